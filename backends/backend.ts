@@ -1,0 +1,109 @@
+import type { ModelConfig } from "../proto/gen/model_config_pb.ts";
+import type { ParameterValue } from "../proto/infer.ts";
+import type { ServerError } from "../proto/status.ts";
+import type { Tensor } from "../proto/tensor.ts";
+
+/** Where one model instance runs. */
+export interface InstancePlacement {
+  /** `<group>_<index>`, as in logs and error texts. */
+  readonly name: string;
+  readonly kind: "KIND_CPU" | "KIND_GPU" | "KIND_MODEL";
+  readonly deviceId: number;
+}
+
+/** What a backend is told about the model version it loads. */
+export interface ModelSource {
+  readonly name: string;
+  readonly version: number;
+  /** Absolute path of `<repository>/<model>`. */
+  readonly modelDirectory: string;
+  /** Absolute path of `<repository>/<model>/<version>`. */
+  readonly versionDirectory: string;
+  readonly config: ModelConfig;
+}
+
+/** `--backend-config` settings that apply to one backend: global ones overridden by its own. */
+export type BackendSettings = ReadonlyMap<string, string>;
+
+/** Sink for what a backend wants in the server's log. */
+export interface BackendLog {
+  info(message: string): void;
+  warning(message: string): void;
+  verbose(level: number, message: string): void;
+}
+
+/** One request of a batch, checked against the configuration; shapes include the batch dimension and `reshape`. */
+export interface ExecuteRequest {
+  readonly id: string;
+  readonly correlationId: bigint | string;
+  /** Rows this request contributes: its first dimension, or 1 for models that do not batch. */
+  readonly batchSize: number;
+  readonly inputs: readonly Tensor[];
+  /** Names of the outputs to compute, never empty. */
+  readonly outputs: readonly string[];
+  readonly parameters: Readonly<Record<string, ParameterValue>>;
+  /** Aborted when the client has gone. A backend may stop early when all requests of the batch are aborted. */
+  readonly signal: AbortSignal | undefined;
+}
+
+/** What became of one request: output tensors, or its failure. */
+export type ExecuteOutcome =
+  | {
+    readonly outputs: readonly Tensor[];
+    readonly parameters?: Readonly<Record<string, ParameterValue>>;
+    /** Called once when no byte of `outputs` is needed any more; buffers may then be reused. */
+    readonly release?: () => void;
+  }
+  | { readonly error: ServerError };
+
+/** Result of one execution: an outcome per request in request order, and two points of time for the statistics. */
+export interface ExecuteReport {
+  readonly outcomes: readonly ExecuteOutcome[];
+  /** `now()` when all inputs were in place, and when outputs began to be collected; ms. */
+  readonly inputEndMs: number;
+  readonly outputStartMs: number;
+}
+
+/** One loaded instance. `execute` is never called again before its promise settled. */
+export interface ModelInstance extends AsyncDisposable {
+  readonly placement: InstancePlacement;
+  /**
+   * Runs one batch (one or more requests, total rows ≤ max_batch_size). Settles only when no input buffer is in use
+   * any more. A rejection fails every request of the batch; prefer outcomes.
+   */
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport>;
+}
+
+/** One loaded model version; disposing it after its instances frees everything it holds. */
+export interface BackendModel extends AsyncDisposable {
+  createInstance(placement: InstancePlacement): Promise<ModelInstance>;
+}
+
+/** Number of instances per group when the configuration gives none (config.md §5). */
+export interface InstancePreference {
+  readonly kind: InstancePlacement["kind"];
+  readonly count: number;
+}
+
+/** A way to execute models. Created once per process by `backends/registry.ts`, lazily. */
+export interface Backend extends AsyncDisposable {
+  readonly name: string;
+  readonly preference: InstancePreference;
+  /**
+   * Completes the configuration from the model itself (config.md §8). Changes only `max_batch_size`, `input`,
+   * `output`, `model_transaction_policy.decoupled` and the scheduling choice of `source.config`, in place.
+   */
+  autoComplete(source: ModelSource): Promise<void>;
+  /** Opens the model, checks it against the final configuration. Throws ServerError with the texts of config.md §8. */
+  openModel(source: ModelSource): Promise<BackendModel>;
+}
+
+/** What a backend gets from the process that hosts it. */
+export interface BackendContext {
+  readonly settings: BackendSettings;
+  readonly log: BackendLog;
+  /** Monotonic milliseconds with fraction. */
+  readonly now: () => number;
+  /** Counts batches that failed in the runtime and were run again request by request. */
+  readonly countBatchRetry: (modelName: string, version: number) => void;
+}

@@ -1,0 +1,45 @@
+/** The codes an operation can fail with (http.md §1.1); each frontend maps them in one file. */
+export type StatusCode =
+  | "UNKNOWN"
+  | "INTERNAL"
+  | "NOT_FOUND"
+  | "INVALID_ARG"
+  | "UNAVAILABLE"
+  | "UNSUPPORTED"
+  | "ALREADY_EXISTS"
+  | "CANCELLED";
+
+/** Code strings as they appear inside composed messages, such as `Internal: <message>`. */
+export const STATUS_TEXT: Readonly<Record<StatusCode, string>> = {
+  UNKNOWN: "Unknown",
+  INTERNAL: "Internal",
+  NOT_FOUND: "Not found",
+  INVALID_ARG: "Invalid argument",
+  UNAVAILABLE: "Unavailable",
+  UNSUPPORTED: "Unsupported",
+  ALREADY_EXISTS: "Already exists",
+  CANCELLED: "Cancelled",
+};
+
+/** The one error class that crosses layers: a code every frontend can map, and a text for the client. */
+export class ServerError extends Error {
+  override readonly name = "ServerError";
+  readonly code: StatusCode;
+
+  constructor(code: StatusCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+
+  /** Turns anything thrown into a ServerError; what is not one already becomes INTERNAL. */
+  static from(reason: unknown, code: StatusCode = "INTERNAL"): ServerError {
+    if (reason instanceof ServerError) return reason;
+    const message = reason instanceof Error ? reason.message : String(reason);
+    return new ServerError(code, message, { cause: reason });
+  }
+
+  /** `<Code string>: <message>`, the form of reasons in the repository index. */
+  toReason(): string {
+    return `${STATUS_TEXT[this.code]}: ${this.message}`;
+  }
+}

@@ -1,0 +1,72 @@
+import { type Datatype, DATATYPES } from "./datatype.ts";
+import { ServerError } from "./status.ts";
+
+/**
+ * A named tensor. `data` holds the elements row-major and little-endian; BYTES elements are a uint32 little-endian
+ * length followed by that many bytes (http.md §9.4). `data` is usually a view into a larger buffer at any alignment.
+ */
+export interface Tensor {
+  readonly name: string;
+  readonly datatype: Datatype;
+  readonly shape: readonly number[];
+  readonly data: Uint8Array;
+}
+
+/** Largest element count or byte size we accept: exact in a double, far beyond any memory. */
+export const MAX_SIZE = Number.MAX_SAFE_INTEGER;
+
+/**
+ * Number of elements of a shape; 1 for `[]`.
+ * @throws ServerError INVALID_ARG when a dimension is negative or the product is not a safe integer.
+ */
+export function elementCount(shape: readonly number[], what = "tensor"): number {
+  let count = 1;
+  let overflow = false;
+  for (const dim of shape) {
+    if (!Number.isSafeInteger(dim) || dim < 0) {
+      throw new ServerError(
+        "INVALID_ARG",
+        `invalid shape for ${what}: shape ${
+          formatShape(shape)
+        } contains one or more invalid dimensions`,
+      );
+    }
+    count *= dim;
+    if (count > MAX_SIZE) overflow = true;
+  }
+  // A later zero makes the product zero, whatever came before it.
+  if (overflow && !shape.includes(0)) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `invalid shape for ${what}: shape ${
+        formatShape(shape)
+      } causes total element count to exceed ` +
+        `maximum size of 9223372036854775807`,
+    );
+  }
+  return shape.includes(0) ? 0 : count;
+}
+
+/** Byte size of a fixed-size datatype and shape; undefined for BYTES. Throws like {@linkcode elementCount}. */
+export function tensorByteSize(
+  datatype: Datatype,
+  shape: readonly number[],
+  what = "tensor",
+): number | undefined {
+  const size = DATATYPES[datatype].byteSize;
+  const count = elementCount(shape, what);
+  if (size === 0) return undefined;
+  if (count > MAX_SIZE / size) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `invalid shape for ${what}: shape ${formatShape(shape)} causes total byte size to exceed ` +
+        `maximum size of 9223372036854775807`,
+    );
+  }
+  return count * size;
+}
+
+/** `[-1,16]`, the form of shapes in every message. */
+export function formatShape(shape: readonly (number | bigint)[]): string {
+  return `[${shape.join(",")}]`;
+}

@@ -1,0 +1,69 @@
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import type { ModelStatistics } from "../../proto/gen/grpc_service_pb.ts";
+import type { InferRequest, InferResponse, TensorDescription } from "../../proto/infer.ts";
+
+/** `GET /v2` (http.md §4). */
+export interface ServerMetadata {
+  readonly name: string;
+  readonly version: string;
+  readonly extensions: readonly string[];
+}
+
+/** `GET /v2/models/M` (http.md §4), and what a frontend must know before it parses a request. */
+export interface ModelMetadata {
+  readonly name: string;
+  /** With an explicit version exactly that one, otherwise every READY version ascending. */
+  readonly versions: readonly string[];
+  readonly platform: string;
+  readonly inputs: readonly TensorDescription[];
+  readonly outputs: readonly TensorDescription[];
+  readonly maxBatchSize: number;
+  readonly decoupled: boolean;
+}
+
+/** One entry of the repository index (management.md §3.1); absent members are not known. */
+export interface ModelIndexEntry {
+  readonly name: string;
+  readonly version?: string;
+  readonly state?: ModelState;
+  readonly reason?: string;
+}
+
+/** States of a model version (management.md §3). */
+export type ModelState = "UNKNOWN" | "LOADING" | "READY" | "UNLOADING" | "UNAVAILABLE";
+
+/** Options of one inference call. */
+export interface InferOptions {
+  /** Aborted when the client has gone or its deadline passed: the request is removed wherever it is. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * The facade that every frontend and the embedding API use; plain data in and out, nothing to hold on to, so that a
+ * frontend may live in another isolate. Every method throws ServerError with the texts of http.md and grpc.md.
+ * `version` is the client's text: "" = latest ready, else decimal.
+ */
+export interface InferenceApi {
+  isLive(): boolean;
+  isReady(): boolean;
+  /** True once shutdown began: health answers UNAVAILABLE `Server exiting`. */
+  isExiting(): boolean;
+  /** Throws NOT_FOUND for an unknown model or version, UNAVAILABLE when the version is not READY. */
+  isModelReady(name: string, version: string): boolean;
+  serverMetadata(): ServerMetadata;
+  modelMetadata(name: string, version: string): ModelMetadata;
+  modelConfig(name: string, version: string): ModelConfig;
+  /** `name` "" = all models; one entry per READY version. */
+  modelStatistics(name: string, version: string): ModelStatistics[];
+  repositoryIndex(readyOnly: boolean): ModelIndexEntry[];
+  /**
+   * Runs one request of a non-decoupled model. Settles only when the core no longer reads the request's buffers.
+   * Classification (http.md §9.6) is applied: such outputs come back as BYTES.
+   */
+  infer(request: InferRequest, options?: InferOptions): Promise<InferResponse>;
+  /** Tells that every byte of the response was used: its buffers may be reused. Optional, but do call it. */
+  releaseResponse(response: InferResponse): void;
+  /** Loads or reloads a model in EXPLICIT mode (management.md §5); parameters are `config` and `file:<path>`. */
+  loadModel(name: string, parameters: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
+  unloadModel(name: string, options: { readonly unloadDependents: boolean }): Promise<void>;
+}

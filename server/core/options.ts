@@ -1,0 +1,43 @@
+/** Control modes of management.md §1. */
+export type ModelControlMode = "none" | "poll" | "explicit";
+
+/** What the serving engine is started with; flags of cli.md §2 with Triton's defaults. */
+export interface ServerOptions {
+  /** `--id`. */
+  readonly id: string;
+  /** `--model-repository`, absolute paths, sorted, without repetition. */
+  readonly modelRepositories: readonly string[];
+  readonly modelControlMode: ModelControlMode;
+  /** `--load-model`, EXPLICIT mode only; `["*"]` = all. */
+  readonly loadModels: readonly string[];
+  readonly exitOnError: boolean;
+  readonly strictReadiness: boolean;
+  /** False with `--disable-auto-complete-config`. */
+  readonly autoCompleteConfig: boolean;
+  /** `--model-config-name`; "" = none. */
+  readonly modelConfigName: string;
+  readonly modelLoadThreadCount: number;
+  readonly modelLoadRetryCount: number;
+  readonly exitTimeoutSecs: number;
+  /** `--backend-config`: backend name ("" = global) → key → value. */
+  readonly backendConfig: ReadonlyMap<string, ReadonlyMap<string, string>>;
+  /** `--allow-client-shm`. */
+  readonly allowClientSharedMemory: boolean;
+}
+
+/** The defaults of cli.md §2, without a repository. */
+export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
+  id: "triton",
+  modelRepositories: [],
+  modelControlMode: "none",
+  loadModels: [],
+  exitOnError: true,
+  strictReadiness: true,
+  autoCompleteConfig: true,
+  modelConfigName: "",
+  modelLoadThreadCount: 4,
+  modelLoadRetryCount: 0,
+  exitTimeoutSecs: 30,
+  backendConfig: new Map(),
+  allowClientSharedMemory: false,
+};

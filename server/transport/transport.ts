@@ -1,0 +1,81 @@
+/** Header fields of one message, names in lower case, in order of arrival. */
+export interface Headers {
+  /** First value of a field; undefined when absent. Name in lower case. */
+  get(name: string): string | undefined;
+  /** Every (name, value) pair, repeated fields apart. */
+  entries(): Iterable<readonly [string, string]>;
+}
+
+/** The head of an HTTP request, before its body was read. */
+export interface RequestHead {
+  readonly method: string;
+  /** Request target as received: path and query, not decoded. */
+  readonly target: string;
+  readonly headers: Headers;
+  readonly httpVersion: "1.0" | "1.1" | "2";
+}
+
+/** One complete HTTP request. `body` lies in a pooled buffer that the transport takes back after the response was written. */
+export interface HttpRequest extends RequestHead {
+  readonly body: Uint8Array;
+  /** Aborted when the peer closed the connection or reset the stream. Created on first use. */
+  readonly signal: AbortSignal;
+}
+
+/** A response. `body` parts are written by reference, without a copy when large. */
+export interface HttpResponse {
+  readonly status: number;
+  readonly headers?: readonly (readonly [string, string])[];
+  /** Parts of the body, or chunks as they come (chunked on HTTP/1.1). Absent = empty body. */
+  readonly body?: readonly Uint8Array[] | AsyncIterable<Uint8Array>;
+  /** Trailer fields, HTTP/2 only. */
+  readonly trailers?: readonly (readonly [string, string])[];
+  /** Called exactly once, when the response was written or the connection is gone. */
+  readonly onSent?: () => void;
+}
+
+/** What a listener serves over HTTP/1.1 and over HTTP/2 streams that are not gRPC. */
+export interface HttpHandler {
+  /** May answer from the head alone (404, 413, …); the body is then drained or the connection closed. */
+  admit?(head: RequestHead): HttpResponse | undefined;
+  handle(request: HttpRequest): HttpResponse | Promise<HttpResponse>;
+}
+
+/** One HTTP/2 stream that carries `application/grpc`. All callbacks are set by the handler inside `open`. */
+export interface RpcStream {
+  readonly path: string;
+  readonly headers: Headers;
+  /**
+   * A complete length-prefixed message, still compressed if flagged; lies in a pooled buffer which belongs to the
+   * receiver until it calls `release()`. The sender is held back while `pause()` is in force.
+   */
+  onMessage: (message: Uint8Array, compressed: boolean, release: () => void) => void;
+  /** The peer half-closed. */
+  onEnd: () => void;
+  /** The stream was reset or the connection lost; nothing more can be sent. */
+  onReset: () => void;
+  /** The queue of outgoing bytes is empty again after `send` returned false. */
+  onDrain: () => void;
+  /** Stops granting flow-control window to the peer until `resume()`. */
+  pause(): void;
+  resume(): void;
+  /** Response header block; once, before the first message. `content-type` etc. are given by the caller. */
+  sendHeaders(fields: readonly (readonly [string, string])[]): void;
+  /**
+   * Queues one message as parts (the 5-byte prefix included by the caller), large parts by reference.
+   * `onSent` is called exactly once when the bytes were written or the stream died. False: wait for `onDrain`.
+   */
+  send(parts: readonly Uint8Array[], onSent?: () => void): boolean;
+  /** Ends the stream with trailers (or, without sent headers, with one header block: trailers-only). */
+  finish(trailers: readonly (readonly [string, string])[]): void;
+  /** RST_STREAM with an HTTP/2 error code. */
+  reset(code: number): void;
+  readonly closed: boolean;
+}
+
+/** What a listener does with `application/grpc` streams. */
+export interface RpcHandler {
+  open(stream: RpcStream): void;
+  /** Largest message accepted, bytes; longer ones are refused when their prefix arrives. */
+  readonly maxMessageBytes: number;
+}
