@@ -41,6 +41,19 @@ export interface HttpHandler {
   handle(request: HttpRequest): HttpResponse | Promise<HttpResponse>;
 }
 
+/** Why a message of an RPC stream was not taken. Nothing more is received on that stream. */
+export interface MessageRefusal {
+  /**
+   * `too_large`: longer than `RpcHandler.maxMessageBytes`; `no_memory`: the byte quota of the connection or of the
+   * process is used up; `malformed`: bad flag byte, or the peer ended the stream inside a message.
+   */
+  readonly reason: "too_large" | "no_memory" | "malformed";
+  /** Length announced by the message's prefix. */
+  readonly byteSize: number;
+  /** What went wrong, fit for a status message. */
+  readonly message: string;
+}
+
 /** One HTTP/2 stream that carries `application/grpc`. All callbacks are set by the handler inside `open`. */
 export interface RpcStream {
   readonly path: string;
@@ -50,6 +63,11 @@ export interface RpcStream {
    * receiver until it calls `release()`. The sender is held back while `pause()` is in force.
    */
   onMessage: (message: Uint8Array, compressed: boolean, release: () => void) => void;
+  /**
+   * A message was refused; the handler answers with `finish`. When not set, the transport finishes the stream itself
+   * with status RESOURCE_EXHAUSTED (`too_large`, `no_memory`) or INTERNAL.
+   */
+  onRefused?: ((refusal: MessageRefusal) => void) | undefined;
   /** The peer half-closed. */
   onEnd: () => void;
   /** The stream was reset or the connection lost; nothing more can be sent. */
@@ -59,14 +77,20 @@ export interface RpcStream {
   /** Stops granting flow-control window to the peer until `resume()`. */
   pause(): void;
   resume(): void;
-  /** Response header block; once, before the first message. `content-type` etc. are given by the caller. */
+  /**
+   * Response header block; once, before the first message. `content-type` etc. are given by the caller, `:status` is
+   * 200 unless given first. A list frozen with `Object.freeze` is encoded once and never again (also in `finish`).
+   */
   sendHeaders(fields: readonly (readonly [string, string])[]): void;
   /**
    * Queues one message as parts (the 5-byte prefix included by the caller), large parts by reference.
    * `onSent` is called exactly once when the bytes were written or the stream died. False: wait for `onDrain`.
    */
   send(parts: readonly Uint8Array[], onSent?: () => void): boolean;
-  /** Ends the stream with trailers (or, without sent headers, with one header block: trailers-only). */
+  /**
+   * Ends the stream with trailers, behind all queued messages (or, without sent headers, with one header block:
+   * trailers-only; `:status` 200 is added).
+   */
   finish(trailers: readonly (readonly [string, string])[]): void;
   /** RST_STREAM with an HTTP/2 error code. */
   reset(code: number): void;
