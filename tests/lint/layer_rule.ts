@@ -1,0 +1,73 @@
+import { isGenerated, isTest, projectPath } from "./project_path.ts";
+
+/** What the files of one folder may import, besides that folder itself. */
+interface Layer {
+  readonly folder: RegExp;
+  readonly may: readonly RegExp[];
+}
+
+const PROTO = /^proto\/(?!client\/)/;
+const BACKEND_CONTRACTS = /^backends\/[^/]+\.ts$/;
+const CORE_FACADE = /^server\/core\/(inference_api|options|clock|log|statistics|metrics)\w*\.ts$/;
+
+// The first entry that matches a file is its layer; the order of the table is the order of imports.
+const LAYERS: readonly Layer[] = [
+  { folder: /^proto\/client\//, may: [PROTO] },
+  { folder: /^proto\//, may: [] },
+  { folder: /^ffi\//, may: [] },
+  { folder: /^backends\/(registry|worker\/entry)\.ts$/, may: [PROTO, /^backends\//] },
+  { folder: /^backends\/(device|shared_memory)\.ts$/, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS] },
+  { folder: BACKEND_CONTRACTS, may: [PROTO] },
+  { folder: /^backends\/[^/]+\//, may: [PROTO, /^ffi\//, /^backends\/backend\.ts$/] },
+  { folder: /^server\/core\//, may: [PROTO, /^backends\/backend\.ts$/] },
+  { folder: /^server\/transport\//, may: [] },
+  {
+    folder: /^server\/(http|grpc|metrics)\//,
+    may: [PROTO, /^server\/transport\//, CORE_FACADE],
+  },
+  { folder: /^server\/dashboard\//, may: [] },
+  { folder: /^server\/perf\//, may: [/^proto\//] },
+  { folder: /^server\/cli\//, may: [/^(proto|ffi|backends|server)\//] },
+  { folder: /^mod\.ts$/, may: [PROTO, /^server\/cli\//, CORE_FACADE] },
+  { folder: /^examples\//, may: [/^mod\.ts$/, /^proto\/client\//] },
+];
+
+/** Why `from` must not import `to` (both paths inside the project); undefined when it may. */
+export function layerViolation(from: string, to: string): string | undefined {
+  if (isTest(from)) return undefined;
+  const layer = LAYERS.find((candidate) => candidate.folder.test(from));
+  if (layer === undefined) return undefined;
+  const target = LAYERS.find((candidate) => candidate.folder.test(to));
+  const own = layer.folder.exec(from)![0];
+  if (target === layer && to.startsWith(own)) return undefined;
+  if (layer.may.some((allowed) => allowed.test(to))) return undefined;
+  return `${from} must not import ${to}: imports point down (README, folder map)`;
+}
+
+type ModuleReference =
+  | Deno.lint.ImportDeclaration
+  | Deno.lint.ExportNamedDeclaration
+  | Deno.lint.ExportAllDeclaration;
+
+/** Imports follow the strict order of the layers. */
+export const layerRule: Deno.lint.Rule = {
+  create(context) {
+    const from = projectPath(context.filename);
+    if (isGenerated(from)) return {};
+    const check = (node: Deno.lint.Node, source: unknown): void => {
+      if (typeof source !== "string" || !source.startsWith(".")) return;
+      const to = new URL(source, `file:///${from}`).pathname.slice(1);
+      const message = layerViolation(from, to);
+      if (message !== undefined) context.report({ node, message });
+    };
+    const statement = (node: ModuleReference): void => check(node, node.source?.value);
+    return {
+      ImportDeclaration: statement,
+      ExportNamedDeclaration: statement,
+      ExportAllDeclaration: statement,
+      ImportExpression(node) {
+        if (node.source.type === "Literal") check(node, node.source.value);
+      },
+    };
+  },
+};
