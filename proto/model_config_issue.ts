@@ -1,0 +1,75 @@
+import { ServerError, type StatusCode } from "./status.ts";
+
+/** A place in a configuration file, both 1-based. */
+export interface ConfigPosition {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** Where the fields of a parsed configuration stand in its file, by path such as `input[0].dims[1]`. */
+export interface ConfigPositions {
+  readonly fileName: string;
+  readonly byPath: ReadonlyMap<string, ConfigPosition>;
+}
+
+/** One fault of a configuration. */
+export interface ConfigIssue {
+  /** Path of the field, such as `input[0].data_type`; "" = the whole configuration. */
+  readonly path: string;
+  /** What is wrong. For faults of a valid file: the reference's text, with the model's name. */
+  readonly message: string;
+  /** What the user most likely has to do. */
+  readonly hint?: string;
+  /** Set when the file could not be read further as it stands; the place then leads the text. */
+  readonly position?: ConfigPosition;
+  /** INVALID_ARG when absent. */
+  readonly code?: StatusCode;
+}
+
+/** More issues than this are only counted in the error's text. */
+const ISSUES_SHOWN_MAX = 50;
+
+/** One issue as a line of text, with its place where that is known. */
+export function formatConfigIssue(issue: ConfigIssue, positions?: ConfigPositions): string {
+  const hint = issue.hint === undefined ? "" : `; ${issue.hint}`;
+  if (issue.position !== undefined) {
+    const { line, column } = issue.position;
+    const path = issue.path === "" ? "" : `${issue.path}: `;
+    return `${positions?.fileName ?? "config"}:${line}:${column}: ${path}${issue.message}${hint}`;
+  }
+  if (issue.path === "") return issue.message + hint;
+  const found = positions === undefined ? undefined : positionOf(issue.path, positions);
+  const place = found === undefined
+    ? issue.path
+    : `${positions?.fileName}:${found.line}:${found.column}: ${issue.path}`;
+  return `${issue.message} (${place})${hint}`;
+}
+
+/** All issues in one error: the first one leads, the others follow on indented lines. */
+export function configError(
+  issues: readonly ConfigIssue[],
+  positions?: ConfigPositions,
+): ServerError {
+  const lines: string[] = [];
+  for (const issue of issues) {
+    const line = formatConfigIssue(issue, positions);
+    if (!lines.includes(line)) lines.push(line);
+    if (lines.length > ISSUES_SHOWN_MAX) break;
+  }
+  if (lines.length > ISSUES_SHOWN_MAX) {
+    lines[ISSUES_SHOWN_MAX] = `and ${issues.length - ISSUES_SHOWN_MAX} more`;
+  }
+  return new ServerError(issues[0]?.code ?? "INVALID_ARG", lines.join("\n  "));
+}
+
+/** Position of the field, or of the innermost message around it that is in the file. */
+function positionOf(path: string, positions: ConfigPositions): ConfigPosition | undefined {
+  let rest = path;
+  while (rest !== "") {
+    const found = positions.byPath.get(rest);
+    if (found !== undefined) return found;
+    const cut = Math.max(rest.lastIndexOf("."), rest.lastIndexOf("["));
+    rest = cut < 0 ? "" : rest.slice(0, cut);
+  }
+  return undefined;
+}
