@@ -1,0 +1,46 @@
+import { ServerError } from "../../proto/status.ts";
+import { denoVersionFault } from "./deno_version.ts";
+import { parseFlags } from "./flags.ts";
+import { readServeOptions, type ServeOptions } from "./serve_options.ts";
+
+const encoder = new TextEncoder();
+
+/** Runs the server with a command line until it ends; returns the exit code. */
+export async function main(args: readonly string[]): Promise<number> {
+  const fault = denoVersionFault(Deno.version.deno);
+  if (fault !== undefined) {
+    printError(fault);
+    return 1;
+  }
+  let options: ServeOptions;
+  let notes: readonly string[];
+  try {
+    const flags = parseFlags(args);
+    if (flags.given("help")) {
+      printError(await helpText());
+      return 1;
+    }
+    notes = flags.notes;
+    options = readServeOptions(flags);
+  } catch (reason) {
+    return await refuseCommandLine(ServerError.from(reason));
+  }
+  const { serve } = await import("./serve_command.ts");
+  return await serve(options, notes);
+}
+
+async function refuseCommandLine(problem: ServerError): Promise<number> {
+  // A wrong value brings the whole help, as with Triton; the reason stands last, where it is seen.
+  const help = problem.message.startsWith("Bad option") ? await helpText() + "\n" : "";
+  printError(`${help}${problem.message}\nTry --help for all options.`);
+  return 1;
+}
+
+async function helpText(): Promise<string> {
+  const { formatHelp } = await import("./help.ts");
+  return formatHelp();
+}
+
+function printError(text: string): void {
+  Deno.stderr.writeSync(encoder.encode(text.endsWith("\n") ? text : text + "\n"));
+}

@@ -1,0 +1,58 @@
+/** One line of the table of models. */
+export interface ModelRow {
+  readonly name: string;
+  readonly version: string;
+  readonly state: string;
+  /** Reason of a failure, or how long the load took. */
+  readonly remark: string;
+}
+
+/** One service and where it listens. */
+export interface ServiceRow {
+  readonly name: string;
+  readonly place: string;
+}
+
+/** What a person wants to see when the server is up: the addresses, and what became of each model. */
+export function formatStartReport(
+  services: readonly ServiceRow[],
+  models: readonly ModelRow[],
+): string {
+  const lines = services.map((row) => `  ${row.name.padEnd(8)} ${row.place}`);
+  const table = models.length === 0
+    ? "  no models"
+    : formatTable(["Model", "Version", "State", ""], models.map(rowCells));
+  return `\n${lines.join("\n")}\n\n${table}\n`;
+}
+
+function rowCells(row: ModelRow): readonly string[] {
+  return [row.name, row.version, row.state, row.remark];
+}
+
+/** Columns in blanks; a cell with several lines continues below itself. */
+export function formatTable(
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+): string {
+  const last = head.length - 1;
+  const widths = head.map((title, column) =>
+    Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0))
+  );
+  const indent = " ".repeat(widths.slice(0, last).reduce((sum, width) => sum + width + 2, 2));
+  const format = (cells: readonly string[]): string => {
+    const padded = cells.slice(0, last).map((cell, column) => cell.padEnd(widths[column]!));
+    const [first, ...more] = (cells[last] ?? "").split("\n");
+    const line = `  ${padded.join("  ")}  ${first ?? ""}`.trimEnd();
+    return [line, ...more.map((text) => (indent + text).trimEnd())].join("\n");
+  };
+  const rule = widths.slice(0, last).map((width) => "-".repeat(width));
+  return [format(head), format(rule), ...rows.map(format)].join("\n");
+}
+
+/** An address that a person can click or paste: wildcard addresses become `localhost`. */
+export function formatUrl(scheme: string, address: string, port: number): string {
+  if (address.startsWith("unix:")) return address;
+  const wildcard = address === "0.0.0.0" || address === "::" || address === "";
+  const host = wildcard ? "localhost" : address.includes(":") ? `[${address}]` : address;
+  return `${scheme}://${host}:${port}`;
+}

@@ -1,0 +1,84 @@
+/**
+ * Sets up and runs every test of the project; the last line is `N passed, N failed`, the sum of the runners' counts.
+ *
+ *   deno run -A tests/run_all.ts [--only=RUNNER] …
+ */
+import { parseArgs } from "node:util";
+import { ensurePython } from "./python.ts";
+import { parseCount, type Runner, RUNNERS } from "./runners.ts";
+
+const PROJECT = new URL("../", import.meta.url).pathname;
+
+interface Outcome {
+  readonly passed: number;
+  readonly failed: number;
+  readonly fault: string | undefined;
+}
+
+function print(text: string): void {
+  Deno.stdout.writeSync(new TextEncoder().encode(text + "\n"));
+}
+
+/** Runs one runner, its output passed on as it comes. */
+async function execute(runner: Runner): Promise<Outcome> {
+  const [command, ...args] = runner.command;
+  const child = new Deno.Command(command!, {
+    args,
+    cwd: PROJECT,
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "inherit",
+  }).spawn();
+  const timer = setTimeout(() => child.kill("SIGKILL"), runner.limitMinutes * 60_000);
+  let output = "";
+  for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
+    Deno.stdout.writeSync(new TextEncoder().encode(text));
+    output += text;
+  }
+  const { code, signal } = await child.status;
+  clearTimeout(timer);
+  const count = parseCount(output);
+  if (count === undefined) {
+    const how = signal === "SIGKILL"
+      ? `was ended after ${runner.limitMinutes} min`
+      : `gave ${code}`;
+    return { passed: 0, failed: 0, fault: `${runner.name} gives no count (${how})` };
+  }
+  const silent = code !== 0 && count.failed === 0;
+  return { ...count, fault: silent ? `${runner.name} ends with status ${code}` : undefined };
+}
+
+/** Runs what the command line asks for; returns the exit code. */
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    args: [...Deno.args],
+    options: { only: { type: "string", multiple: true } },
+  });
+  const chosen = RUNNERS.filter((runner) => values.only?.includes(runner.name) ?? true);
+  if (chosen.some((runner) => runner.python === true)) await ensurePython(print);
+  const faults: string[] = [];
+  const rows: string[] = [];
+  let [passed, failed] = [0, 0];
+  for (const runner of chosen) {
+    print(`\n== ${runner.name}: ${runner.what}`);
+    const began = performance.now();
+    const outcome = await execute(runner);
+    const seconds = ((performance.now() - began) / 1000).toFixed(0).padStart(4);
+    passed += outcome.passed;
+    failed += outcome.failed;
+    if (outcome.fault !== undefined) faults.push(outcome.fault);
+    rows.push(
+      `  ${runner.name.padEnd(16)} ${String(outcome.passed).padStart(5)} passed ` +
+        `${String(outcome.failed).padStart(4)} failed  ${seconds} s`,
+    );
+  }
+  print(`\n${rows.join("\n")}\n`);
+  for (const fault of faults) print(`FAIL ${fault}`);
+  // A runner without a count must not look like a success, so it counts as one failure.
+  const total = failed + faults.length;
+  print(`${passed} passed, ${total} failed`);
+  return total === 0 && passed > 0 ? 0 : 1;
+}
+
+if (import.meta.main) Deno.exit(await main());

@@ -1,0 +1,45 @@
+/** One program that runs tests and says how many passed. */
+export interface Runner {
+  readonly name: string;
+  readonly what: string;
+  readonly command: readonly string[];
+  readonly limitMinutes: number;
+  /** Needs the virtual environment. */
+  readonly python?: boolean;
+}
+
+const DENO = Deno.execPath();
+
+/** Every runner, quick ones first. */
+export const RUNNERS: readonly Runner[] = [
+  {
+    name: "static",
+    what: "formatting, lint with the house rules, types, documentation",
+    command: [DENO, "run", "-A", "tests/static_checks.ts"],
+    limitMinutes: 5,
+  },
+  {
+    name: "unit",
+    what: "tests beside the sources",
+    command: [DENO, "test", "-A", "--parallel", "--doc", "proto", "ffi", "backends", "server"]
+      .concat("mod.ts", "tests/lint", "tests/conformance", "scripts"),
+    limitMinutes: 10,
+  },
+  {
+    name: "conformance",
+    what: "recorded answers of the reference server",
+    command: [DENO, "run", "-A", "tests/conformance/run.ts", "--details"],
+    limitMinutes: 25,
+    python: true,
+  },
+];
+
+/** Reads the last count of a runner's output: `N passed, N failed`, or that of `deno test`. */
+export function parseCount(
+  output: string,
+): { readonly passed: number; readonly failed: number } | undefined {
+  const matches = [...output.matchAll(/(\d+) passed(?: \(\d+ steps?\))?(?:,| \|) (\d+) failed/g)];
+  const last = matches.at(-1);
+  if (last === undefined) return undefined;
+  return { passed: Number(last[1]), failed: Number(last[2]) };
+}
