@@ -25,6 +25,7 @@ function formatFlag(flag: FlagSpec): string {
   const extra = [
     flag.preset === undefined ? "" : `default: ${flag.preset}`,
     flag.repeated === true ? "may be repeated" : "",
+    flag.noEffect === undefined || flag.noEffect === flag.help ? "" : `no effect: ${flag.noEffect}`,
   ].filter((part) => part !== "").join("; ");
   const lines = wrap(flag.help + (extra === "" ? "" : ` (${extra})`));
   const first = head.length < COLUMN ? [head.padEnd(COLUMN) + lines.shift()!] : [head];

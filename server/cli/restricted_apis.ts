@@ -16,15 +16,12 @@ export const API_CATEGORIES = [
 /** One of {@linkcode API_CATEGORIES}. */
 export type ApiCategory = (typeof API_CATEGORIES)[number];
 
-/** The header that a call of a category must carry. */
-export interface RequiredHeader {
-  /** In lower case. */
+/** The calls of these categories must carry header (or metadata) `key` with exactly `value`. */
+export interface RestrictedApi {
+  readonly categories: readonly ApiCategory[];
   readonly key: string;
   readonly value: string;
 }
-
-/** Category → header it needs; what is not listed is free. */
-export type RestrictedApis = ReadonlyMap<ApiCategory, RequiredHeader>;
 
 /**
  * Reads the values of `--http-restricted-api` ("api") or `--grpc-restricted-protocol` ("protocol").
@@ -33,10 +30,10 @@ export type RestrictedApis = ReadonlyMap<ApiCategory, RequiredHeader>;
 export function parseRestrictedApis(
   word: "api" | "protocol",
   texts: readonly string[],
-): RestrictedApis {
+): readonly RestrictedApi[] {
   const flag = word === "api" ? "http-restricted-api" : "grpc-restricted-protocol";
-  const result = new Map<ApiCategory, RequiredHeader>();
-  for (const text of texts) {
+  const seen = new Set<ApiCategory>();
+  return texts.map((text) => {
     const match = /^([^:]+):([^=]+)=([\s\S]*)$/.exec(text);
     if (match === null) {
       throw usage(
@@ -44,23 +41,23 @@ export function parseRestrictedApis(
         `--${flag} option format is '<config name>:<setting>=<value>'. Got ${text}`,
       );
     }
-    const header = { key: match[2]!.toLowerCase(), value: match[3]! };
-    for (const name of match[1]!.split(",")) {
+    const categories = match[1]!.split(",").map((name) => {
       const category = API_CATEGORIES.find((known) => known === name);
       if (category === undefined) {
         const expected = API_CATEGORIES.join(", ");
         throw usage(flag, `unknown restricted ${word} '${name}' ; expected one of ${expected}`);
       }
-      if (result.has(category)) {
+      if (seen.has(category)) {
         throw usage(
           flag,
           `restricted ${word} '${name}' can not be specified in multiple config groups`,
         );
       }
-      result.set(category, header);
-    }
-  }
-  return result;
+      seen.add(category);
+      return category;
+    });
+    return { categories, key: match[2]!, value: match[3]! };
+  });
 }
 
 function usage(flag: string, message: string): ServerError {

@@ -7,7 +7,7 @@ import {
 } from "../core/options.ts";
 import type { ParsedFlags } from "./flags.ts";
 import { parseBackendSetting, parseSettingValue, parseVerboseLevel } from "./flag_values.ts";
-import { parseRestrictedApis, type RestrictedApis } from "./restricted_apis.ts";
+import { parseRestrictedApis, type RestrictedApi } from "./restricted_apis.ts";
 
 /** Where a service listens: an address with a port (0 = any free one), or `unix:/path`. */
 export interface Endpoint {
@@ -20,8 +20,8 @@ export interface Endpoint {
 export interface HttpServiceOptions extends Endpoint {
   readonly engine: "native" | "deno";
   readonly maxInputBytes: number;
-  readonly headerForwardPattern: string;
-  readonly restrictedApis: RestrictedApis;
+  readonly headerForwardPattern: RegExp | undefined;
+  readonly restrictedApis: readonly RestrictedApi[];
 }
 
 /** TLS files of the gRPC service. */
@@ -35,8 +35,8 @@ export interface TlsFiles {
 
 /** Settings of the gRPC service; times in ms, 0 = never. */
 export interface GrpcServiceOptions extends Endpoint {
-  readonly headerForwardPattern: string;
-  readonly restrictedApis: RestrictedApis;
+  readonly headerForwardPattern: RegExp | undefined;
+  readonly restrictedApis: readonly RestrictedApi[];
   readonly compressionLevel: "none" | "low" | "medium" | "high";
   readonly tls: TlsFiles | undefined;
   readonly keepaliveTimeMs: number;
@@ -146,14 +146,14 @@ function readEndpoint(flags: ParsedFlags, service: "http" | "grpc" | "metrics"):
   return { address: flags.text(`${service}-address`), port, reusePort };
 }
 
-function readPattern(flags: ParsedFlags, name: string): string {
+function readPattern(flags: ParsedFlags, name: string): RegExp | undefined {
   const pattern = flags.text(name);
+  if (pattern === "") return undefined;
   try {
-    new RegExp(pattern, "i");
+    return new RegExp(pattern, "i");
   } catch (reason) {
     throw usage(`Bad option: "--${name}".\n${ServerError.from(reason).message}`);
   }
-  return pattern;
 }
 
 function readHttpOptions(flags: ParsedFlags): HttpServiceOptions {

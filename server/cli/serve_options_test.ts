@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { parseFlags } from "./flags.ts";
+import { readServeOptions, type ServeOptions } from "./serve_options.ts";
+
+function read(...args: string[]): ServeOptions {
+  return readServeOptions(parseFlags(args));
+}
+
+function fault(...args: string[]): string {
+  try {
+    read(...args);
+  } catch (reason) {
+    return (reason as Error).message;
+  }
+  return "";
+}
+
+Deno.test("readServeOptions() has Triton's defaults", () => {
+  const options = read("--model-repository=/b", "--model-store=/a", "--model-repository=/b");
+  assert.deepEqual(options.server.modelRepositories, ["/a", "/b"]);
+  assert.equal(options.server.modelControlMode, "none");
+  assert.equal(options.server.autoCompleteConfig, true);
+  assert.equal(options.server.exitTimeoutSecs, 30);
+  assert.equal(options.http?.port, 8000);
+  assert.equal(options.http?.maxInputBytes, 67108864);
+  assert.equal(options.grpc?.port, 8001);
+  assert.equal(options.metrics?.port, 8002);
+  assert.equal(options.metrics?.address, "0.0.0.0");
+});
+
+Deno.test("readServeOptions() leaves out services that are switched off", () => {
+  const options = read("--allow-http=false", "--allow-grpc=off", "--allow-metrics=0");
+  assert.deepEqual([options.http, options.grpc, options.metrics], [
+    undefined,
+    undefined,
+    undefined,
+  ]);
+});
+
+Deno.test("readServeOptions() refuses two services at one place", () => {
+  assert.equal(
+    fault("--grpc-port=8000"),
+    "The server cannot listen to HTTP requests and GRPC requests at the same address and port " +
+      "0.0.0.0:8000",
+  );
+  assert.equal(fault("--grpc-port=8000", "--grpc-address=127.0.0.1"), "");
+  assert.equal(fault("--http-port=0", "--grpc-port=0", "--metrics-port=0"), "");
+  assert.match(fault("--http-address=unix:/a", "--grpc-address=unix:/a"), /port unix:\/a$/);
+});
+
+Deno.test("readServeOptions() checks flags that need each other", () => {
+  assert.match(fault("--load-model=m"), /requires setting '--model-control-mode=explicit'/);
+  assert.match(fault("--model-config-name="), /empty argument for --model-config-name/);
+  assert.match(fault("--grpc-use-ssl=true"), /needs --grpc-server-cert and --grpc-server-key/);
+  assert.match(fault("--http-port=70000"), /invalid port 70000; expected 0 to 65535/);
+  assert.match(fault("--http-header-forward-pattern=("), /"--http-header-forward-pattern"/);
+});
+
+Deno.test("readServeOptions() sorts backend settings by backend", () => {
+  const config = read(
+    "--backend-config=default-max-batch-size=8",
+    "--backend-config=onnxruntime,library=/x=y,z",
+  ).server.backendConfig;
+  assert.equal(config.get("")?.get("default-max-batch-size"), "8");
+  assert.equal(config.get("onnxruntime")?.get("library"), "/x=y,z");
+  assert.match(fault("--backend-config=onnxruntime"), /option format is/);
+});
+
+Deno.test("readServeOptions() reads restricted calls", () => {
+  assert.deepEqual(
+    read("--http-restricted-api=inference,health:Key=a:b=c").http?.restrictedApis,
+    [{ categories: ["inference", "health"], key: "Key", value: "a:b=c" }],
+  );
+  assert.match(fault("--http-restricted-api=nothing:k=v"), /unknown restricted api 'nothing' /);
+  assert.match(
+    fault("--grpc-restricted-protocol=health:k=v", "--grpc-restricted-protocol=health:k=v"),
+    /restricted protocol 'health' can not be specified in multiple config groups/,
+  );
+  assert.match(fault("--http-restricted-api=health"), /<config name>:<setting>=<value>/);
+});
+
+Deno.test("readServeOptions() reads verbose levels as words and numbers", () => {
+  assert.equal(read("--log-verbose=true").log.verbose, 1);
+  assert.equal(read("--log-verbose=3").log.verbose, 3);
+  assert.equal(read("--log-verbose=off").log.verbose, 0);
+});
+
+Deno.test("readServeOptions() takes strict configurations from both spellings", () => {
+  assert.equal(read("--strict-model-config=true").server.autoCompleteConfig, false);
+  assert.equal(read("--strict-model-config=false").server.autoCompleteConfig, true);
+  assert.equal(read("--disable-auto-complete-config").server.autoCompleteConfig, false);
+});
