@@ -1,0 +1,137 @@
+import type { Backend, ModelSource } from "../../backends/backend.ts";
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import {
+  checkInstanceGroups,
+  checkModelConfig,
+  checkModelIo,
+  configError,
+  type ConfigIssue,
+  type ConfigPositions,
+  normalizeInstanceGroups,
+  normalizeModelConfig,
+} from "../../proto/model_config.ts";
+import { isPathInside } from "../../proto/model_config_path.ts";
+import { ServerError } from "../../proto/status.ts";
+import { readLabels } from "./config_labels.ts";
+import { checkServable } from "./config_servable.ts";
+import type { ServerOptions } from "./options.ts";
+
+/** Key of `--backend-config` for the batch size of models that give none. */
+const DEFAULT_BATCH_KEY = "default-max-batch-size";
+const DEFAULT_BATCH_SIZE = 4;
+const BATCH_SIZE_MAX = 2 ** 31 - 1;
+
+const BATCH_STRATEGY_PARAMETER = "TRITON_BATCH_STRATEGY_PATH";
+
+/** A model version whose configuration is to be completed. */
+export interface ConfigSource extends ModelSource {
+  /** Where its fields stand in the file: errors then tell the place. */
+  readonly positions?: ConfigPositions;
+}
+
+/**
+ * Completes the configuration of one version in place and checks it: config.md §3, steps 7 and 8. Instance groups,
+ * what the backend fills in from the model, defaults, inputs, outputs and labels.
+ * @throws ServerError with all that is wrong; the version is then UNAVAILABLE.
+ */
+export async function completeModelConfig(
+  source: ConfigSource,
+  backend: Backend,
+  options: ServerOptions,
+): Promise<void> {
+  const { config } = source;
+  const issues: ConfigIssue[] = runtimeIssues(source);
+  normalizeInstanceGroups(config, backend.preference);
+  issues.push(...checkInstanceGroups(config));
+  // A path that leads outside must not be followed, not even to complete the rest.
+  const pathIssues = checkModelIo(config).filter((issue) => isFileField(issue.path));
+  if (options.autoCompleteConfig && pathIssues.length === 0) {
+    issues.push(...await autoComplete(source, backend, options));
+  }
+  normalizeModelConfig(config);
+  issues.push(...checkModelConfig(config), ...checkModelIo(config));
+  const { issues: labelIssues } = await readLabels(config, source);
+  issues.push(...labelIssues, ...await batchStrategyIssues(config));
+  if (issues.length > 0) throw configError(issues, source.positions);
+  checkServable(config, source.positions);
+}
+
+/** The error for a model whose backend does not exist, or that needs none that exists (config.md §4). */
+export function unknownBackendError(
+  config: ModelConfig,
+  backendNames: readonly string[],
+  positions?: ConfigPositions,
+): ServerError {
+  try {
+    checkServable(config, positions);
+  } catch (reason) {
+    return ServerError.from(reason);
+  }
+  const message =
+    `unable to find backend library for backend '${config.backend}', try specifying ` +
+    `runtime on the model configuration.`;
+  const hint = `this server has the backends ${backendNames.join(", ")}`;
+  return configError([{ path: "backend", message, hint }], positions);
+}
+
+/**
+ * Batch size of models that batch and give none: `--backend-config` of the backend, else the global one, else 4.
+ * @throws ServerError INVALID_ARG when the setting is no number.
+ */
+export function defaultMaxBatchSize(options: ServerOptions, backendName: string): number {
+  const text = options.backendConfig.get(backendName)?.get(DEFAULT_BATCH_KEY) ??
+    options.backendConfig.get("")?.get(DEFAULT_BATCH_KEY);
+  if (text === undefined) return DEFAULT_BATCH_SIZE;
+  const digits = /^\s*([+-]?[0-9]+)/.exec(text)?.[1];
+  if (digits === undefined) {
+    throw new ServerError("INVALID_ARG", `failed to convert '${text}' to integral number`);
+  }
+  return Math.min(Math.max(Number(digits), 0), BATCH_SIZE_MAX);
+}
+
+async function autoComplete(
+  source: ConfigSource,
+  backend: Backend,
+  options: ServerOptions,
+): Promise<ConfigIssue[]> {
+  const before = source.config.schedulingChoice.case;
+  try {
+    // The backend reads the setting itself, as part of its settings; a wrong one is told in one way for all.
+    defaultMaxBatchSize(options, backend.name);
+    await backend.autoComplete(source);
+  } catch (reason) {
+    const { message, code } = ServerError.from(reason);
+    return [{ path: "", message, code }];
+  }
+  const after = source.config.schedulingChoice.case;
+  if (before === undefined || before === after) return [];
+  const message =
+    `Cannot update scheduling choice from ${before} to ${after} when auto-completing.`;
+  return [{ path: "", message, code: "INTERNAL" }];
+}
+
+/** `runtime` may only name the library that stands for the backend itself: nothing else is ever loaded. */
+function runtimeIssues({ config, name, version }: ConfigSource): ConfigIssue[] {
+  const { runtime, backend } = config;
+  if (runtime === "" || runtime === `libtriton_${backend}.so`) return [];
+  const message = isPathInside(runtime) && !runtime.startsWith("/")
+    ? `unable to find backend library '${runtime}' for model '${name}', searched: ` +
+      `'${name}/${version}' '${name}' '${backend}' `
+    : `backend library name '${runtime}' escapes backend directory '${backend}', for model ` +
+      `'${name}', check model config runtime field`;
+  return [{ path: "runtime", message }];
+}
+
+async function batchStrategyIssues(config: ModelConfig): Promise<ConfigIssue[]> {
+  const library = config.parameters[BATCH_STRATEGY_PARAMETER]?.stringValue ?? "";
+  if (library === "") return [];
+  const path = `parameters["${BATCH_STRATEGY_PARAMETER}"]`;
+  const exists = await Deno.stat(library).then(() => true, () => false);
+  return exists
+    ? [{ path, message: "custom batching libraries are not supported", code: "UNSUPPORTED" }]
+    : [{ path, message: `Batching library path not found: ${library}`, code: "NOT_FOUND" }];
+}
+
+function isFileField(path: string): boolean {
+  return path === "default_model_filename" || path.startsWith("cc_model_filenames");
+}

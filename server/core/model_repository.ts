@@ -1,0 +1,306 @@
+import {
+  autofillBackend,
+  checkModelConfig,
+  checkModelIo,
+  configError,
+  type ConfigPositions,
+  normalizeModelConfig,
+  type ParsedModelConfig,
+  parseModelConfig,
+  parseModelConfigJson,
+} from "../../proto/model_config.ts";
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import { checkModelName, printableName } from "../../proto/model_name.ts";
+import { ServerError } from "../../proto/status.ts";
+import { runRepositoryAgents } from "./config_agents.ts";
+import type { Log } from "./log.ts";
+import {
+  fileError,
+  isDirectoryPath,
+  isInside,
+  readBoundedFile,
+  readDirectory,
+  reasonText,
+} from "./model_repository_files.ts";
+import { findVersions, selectVersions } from "./model_repository_versions.ts";
+import type { ServerOptions } from "./options.ts";
+
+/** Reason of a model that two repositories have; neither is loaded (management.md §3). */
+export const DUPLICATE_MODEL_REASON = "model appears in two or more repositories";
+
+const CONFIG_FILE = "config.pbtxt";
+const CONFIG_BYTES_MAX = 16 * 1024 * 1024;
+
+/** A model as it was found on disk, ready to be loaded version by version. */
+export interface RepositoryModel {
+  readonly name: string;
+  /** Absolute path of `<repository>/<model>`. */
+  readonly directory: string;
+  readonly repository: string;
+  /** Selected by the version policy, ascending, never empty. */
+  readonly versions: readonly number[];
+  /** Autofilled, normalised and checked; to be completed per version by `completeModelConfig`. */
+  readonly config: ModelConfig;
+  /** Where its fields stand in the file, for errors found later. */
+  readonly positions: ConfigPositions;
+}
+
+/** The model repositories of the server. */
+export interface ModelRepository {
+  /**
+   * Names of all directories of all repositories, sorted, each once.
+   * @throws ServerError INVALID_ARG when a repository is no readable directory.
+   */
+  list(): Promise<string[]>;
+  /**
+   * Reads a model; with `override` (JSON) instead of its configuration file.
+   * @throws ServerError for everything that leaves the model without any version (config.md §3, steps 1 to 6).
+   */
+  read(name: string, override?: string): Promise<RepositoryModel>;
+}
+
+/** Gives access to the repositories of `options`; reads nothing yet. */
+export function openModelRepository(options: ServerOptions, log: Log): ModelRepository {
+  if (options.modelConfigName !== "") checkConfigName(options.modelConfigName);
+  return new DiskRepository(options, log);
+}
+
+class DiskRepository implements ModelRepository {
+  readonly #options: ServerOptions;
+  readonly #log: Log;
+  /** Warnings given so far: the same folders are read again and again. */
+  readonly #warned = new Set<string>();
+
+  constructor(options: ServerOptions, log: Log) {
+    this.#options = options;
+    this.#log = log;
+  }
+
+  async list(): Promise<string[]> {
+    if (this.#options.modelRepositories.length === 0) {
+      throw new ServerError("INVALID_ARG", "--model-repository must be specified");
+    }
+    const names = new Set<string>();
+    for (const repository of this.#options.modelRepositories) {
+      for (const name of await listRepository(repository)) names.add(name);
+    }
+    return [...names].sort();
+  }
+
+  async read(name: string, override?: string): Promise<RepositoryModel> {
+    checkModelName(name);
+    try {
+      return await this.#read(name, override);
+    } catch (reason) {
+      if (reason instanceof ServerError) throw reason;
+      throw new ServerError(
+        "INTERNAL",
+        `failed to read the directory of model '${name}': ${reasonText(reason)}`,
+        { cause: reason },
+      );
+    }
+  }
+
+  async #read(name: string, override?: string): Promise<RepositoryModel> {
+    const repository = await this.#findRepository(name);
+    const directory = `${repository}/${name}`;
+    await checkModelDirectory(directory, repository, name);
+    const entries = await readDirectory(directory);
+    const folders = findVersions(entries);
+    this.#warnIgnored(name, folders.ignored);
+
+    const parsed = override === undefined
+      ? await this.#readConfig(name, { directory, repository })
+      : parseOverride(override, name);
+    if (parsed.issues.length > 0) throw configError(parsed.issues, parsed.positions);
+    const { config, positions } = parsed;
+    await runRepositoryAgents(config, { directory, repository, positions });
+    const firstFolder = firstVersionFolder(folders.versions, folders.ignored);
+    const versionEntries = firstFolder === undefined
+      ? []
+      : await readDirectory(`${directory}/${firstFolder}`).catch(() => []);
+    autofillBackend(config, { name, versionEntries: versionEntries.map((entry) => entry.name) });
+    const given = config.name;
+    if (given === "") config.name = name;
+    normalizeModelConfig(config);
+    this.#check(parsed, name);
+    if (config.name !== name) {
+      const message = `unexpected directory name '${name}' for model '${given}', directory name ` +
+        `must equal model name`;
+      throw configError([{ path: "name", message }], positions);
+    }
+    const versions = this.#selectVersions(config, folders.versions, positions);
+    return { name, directory, repository, versions, config, positions };
+  }
+
+  #check({ config, positions }: ParsedModelConfig, name: string): void {
+    const issues = checkModelConfig(config);
+    // Without completion nothing can be filled in later: what is missing now stays missing.
+    if (!this.#options.autoCompleteConfig) issues.push(...checkModelIo(config));
+    if (issues.length === 0) return;
+    if (config.name !== name) {
+      const message = `unexpected directory name '${name}' for model '${config.name}', directory ` +
+        `name must equal model name`;
+      issues.push({ path: "name", message });
+    }
+    throw configError(issues, positions);
+  }
+
+  async #findRepository(name: string): Promise<string> {
+    const found: string[] = [];
+    for (const repository of this.#options.modelRepositories) {
+      if (await isDirectoryPath(`${repository}/${name}`)) found.push(repository);
+    }
+    const [first] = found;
+    if (found.length > 1) throw new ServerError("INVALID_ARG", DUPLICATE_MODEL_REASON);
+    if (first !== undefined) return first;
+    throw new ServerError(
+      "NOT_FOUND",
+      `failed to load '${
+        printableName(name)
+      }', failed to poll from model repository: there is no ` +
+        `directory of this name`,
+    );
+  }
+
+  async #readConfig(
+    name: string,
+    { directory, repository }: { directory: string; repository: string },
+  ): Promise<ParsedModelConfig> {
+    const candidates = [CONFIG_FILE];
+    const { modelConfigName, autoCompleteConfig } = this.#options;
+    if (modelConfigName !== "") candidates.unshift(`configs/${modelConfigName}.pbtxt`);
+    for (const candidate of candidates) {
+      const file = {
+        path: `${directory}/${candidate}`,
+        name: `${name}/${candidate}`,
+        root: repository,
+      };
+      const bytes = await readBoundedFile(file, CONFIG_BYTES_MAX);
+      if (bytes !== undefined) return parseConfigBytes(bytes, file.name);
+    }
+    const fileName = `${name}/${CONFIG_FILE}`;
+    if (!autoCompleteConfig) throw fileError({ name: fileName }, "No such file or directory");
+    return parseModelConfig("", fileName);
+  }
+
+  #selectVersions(
+    config: ModelConfig,
+    versions: readonly number[],
+    positions: ConfigPositions,
+  ): number[] {
+    const { selected, missing } = selectVersions(versions, config);
+    for (const version of missing) {
+      this.#log.warning(
+        `version ${version} is specified for model '${config.name}', but the version directory is ` +
+          `not present`,
+      );
+    }
+    if (selected.length > 0) return selected;
+    const message = `at least one version must be available under the version policy of model ` +
+      `'${config.name}'`;
+    const present = versions.length === 0 ? "none" : versions.join(", ");
+    throw configError([{
+      path: "version_policy",
+      message,
+      hint: `version directories present: ${present}` +
+        (missing.length === 0 ? "" : `, missing: ${missing.join(", ")}`),
+    }], positions);
+  }
+
+  #warnIgnored(name: string, ignored: readonly string[]): void {
+    const news = ignored.filter((folder) => !this.#warned.has(`${name}/${folder}`));
+    if (news.length === 0) return;
+    for (const folder of news) this.#warned.add(`${name}/${folder}`);
+    const folders = news.map((folder) => `'${printableName(folder)}'`).join(", ");
+    this.#log.warning(
+      `ignoring folders of model '${name}' whose names are no version numbers: ${folders}`,
+    );
+  }
+}
+
+async function listRepository(repository: string): Promise<string[]> {
+  const problem = await repositoryProblem(repository);
+  if (problem !== undefined) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `repository path is not a valid directory: '${repository}' ${problem}`,
+    );
+  }
+  try {
+    const entries = await readDirectory(repository);
+    return entries.filter((entry) => entry.isDirectory).map((entry) => entry.name);
+  } catch (reason) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `repository path is not a valid directory: '${repository}' cannot be listed: ` +
+        reasonText(reason),
+    );
+  }
+}
+
+async function repositoryProblem(repository: string): Promise<string | undefined> {
+  if (/^(?:gs|s3|as):\/\//.test(repository)) {
+    return "is in a cloud storage, which this server does not support";
+  }
+  try {
+    return (await Deno.stat(repository)).isDirectory ? undefined : "is no directory";
+  } catch (reason) {
+    return reason instanceof Deno.errors.NotFound
+      ? "does not exist"
+      : `cannot be opened: ${reasonText(reason)}`;
+  }
+}
+
+/** The folder must be where its name says, not a link to somewhere else. */
+async function checkModelDirectory(
+  directory: string,
+  repository: string,
+  name: string,
+): Promise<void> {
+  const realPath = await Deno.realPath(directory);
+  if (isInside(realPath, await Deno.realPath(repository))) return;
+  throw new ServerError(
+    "INVALID_ARG",
+    `directory of model '${name}' is a link that leads out of the model repository`,
+  );
+}
+
+/** The folder whose files tell the backend: the first version, else the first other one (config.md §4). */
+function firstVersionFolder(
+  versions: readonly number[],
+  others: readonly string[],
+): string | undefined {
+  return versions.map(String).sort()[0] ?? others[0];
+}
+
+function parseConfigBytes(bytes: Uint8Array, fileName: string): ParsedModelConfig {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    return parseModelConfig(text, fileName);
+  } catch {
+    const before = new TextDecoder().decode(bytes).split("\ufffd", 1)[0] ?? "";
+    const lines = before.split("\n");
+    const position = { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
+    const issue = { path: "", message: "text in UTF-8 expected, got other bytes", position };
+    return { ...parseModelConfig("", fileName), issues: [issue] };
+  }
+}
+
+function parseOverride(override: string, name: string): ParsedModelConfig {
+  const { config, issues } = parseModelConfigJson(override);
+  const told = issues.map((issue) => ({
+    ...issue,
+    message: `Invalid config override: ${issue.message}`,
+  }));
+  return { config, issues: told, positions: { fileName: name, byPath: new Map() } };
+}
+
+function checkConfigName(name: string): void {
+  try {
+    checkModelName(name);
+  } catch (reason) {
+    const message = ServerError.from(reason).message.replaceAll("model name", "name");
+    throw new ServerError("INVALID_ARG", `--model-config-name: ${message}`);
+  }
+}
