@@ -1,0 +1,243 @@
+import type { Backend } from "../../backends/backend.ts";
+import type { ModelStatistics } from "../../proto/gen/grpc_service_pb.ts";
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import type { InferRequest, InferResponse } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
+import { BackendTable, type OpenBackend } from "./backend_table.ts";
+import type { Clock } from "./clock.ts";
+import type { ConfigSource } from "./config_complete.ts";
+import type {
+  InferenceApi,
+  InferOptions,
+  ModelIndexEntry,
+  ModelMetadata,
+  ServerMetadata,
+} from "./inference_api.ts";
+import { type Log, moduleLog } from "./log.ts";
+import type { Model } from "./model.ts";
+import { checkControlMode, checkModelName } from "./model_control.ts";
+import { ModelLifecycle } from "./model_lifecycle.ts";
+import { ModelRegistry, parseVersion } from "./model_registry.ts";
+import type { ModelRepository } from "./model_repository.ts";
+import type { ServerOptions } from "./options.ts";
+import { createServerMetadata } from "./server_metadata.ts";
+import { shutDown } from "./shutdown.ts";
+import { listStartedModels, startModelNames, type StartResult } from "./start.ts";
+import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+import { describeTensors } from "./tensor_rules.ts";
+import { loadVersion } from "./version_loader.ts";
+
+/** What the engine is made of; tests pass fakes. */
+export interface EngineParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly repository: ModelRepository;
+  readonly completeConfig: (source: ConfigSource, backend: Backend) => Promise<void>;
+  readonly openBackend: OpenBackend;
+  readonly backendNames: readonly string[];
+  readonly statistics: StatisticsOptions;
+  /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
+  readonly delaySchedulerCount: number;
+}
+
+type ServerState = "INITIALIZING" | "READY" | "FAILED" | "EXITING";
+
+/** The serving engine behind the facade. */
+export class Engine implements InferenceApi {
+  readonly #options: ServerOptions;
+  readonly #parts: EngineParts;
+  readonly #registry = new ModelRegistry();
+  readonly #backends: BackendTable;
+  readonly #lifecycle: ModelLifecycle;
+  readonly #metadata: ServerMetadata;
+  readonly #releases = new WeakMap<InferResponse, () => void>();
+  #state: ServerState = "INITIALIZING";
+  #directories: readonly string[] = [];
+  #stopping: Promise<boolean> | undefined;
+
+  constructor(options: ServerOptions, parts: EngineParts) {
+    this.#options = options;
+    this.#parts = parts;
+    this.#metadata = createServerMetadata(options.id);
+    this.#backends = new BackendTable(parts.openBackend);
+    const { clock, repository } = parts;
+    const loader = { ...parts, backends: this.#backends, releases: this.#releases };
+    this.#lifecycle = new ModelLifecycle({
+      registry: this.#registry,
+      repository,
+      loadVersion: (model, version) => loadVersion(model, version, loader),
+      clock,
+      log: moduleLog(parts.log, "model_lifecycle.ts"),
+      threadCount: options.modelLoadThreadCount,
+      retryCount: options.modelLoadRetryCount,
+    });
+  }
+
+  isLive(): boolean {
+    return this.#state === "READY" || this.#state === "EXITING";
+  }
+
+  isReady(): boolean {
+    if (this.#state !== "READY") return false;
+    return !this.#options.strictReadiness || this.#registry.isEveryModelReady();
+  }
+
+  isExiting(): boolean {
+    return this.#state === "EXITING";
+  }
+
+  isModelReady(name: string, version: string): boolean {
+    if (this.#state !== "READY") throw notReady();
+    this.#registry.resolve(name, version);
+    return true;
+  }
+
+  serverMetadata(): ServerMetadata {
+    return this.#metadata;
+  }
+
+  modelMetadata(name: string, version: string): ModelMetadata {
+    const model = this.#registry.resolve(name, version);
+    const { config, rules } = model;
+    const versions = version === ""
+      ? this.#registry.get(name)!.ready().map(({ versionText }) => versionText)
+      : [model.versionText];
+    return {
+      name,
+      versions,
+      platform: config.platform === "" ? config.backend : config.platform,
+      inputs: describeTensors(rules.inputs, config.maxBatchSize),
+      outputs: describeTensors(rules.outputs, config.maxBatchSize),
+      maxBatchSize: config.maxBatchSize,
+      decoupled: config.modelTransactionPolicy?.decoupled ?? false,
+    };
+  }
+
+  modelConfig(name: string, version: string): ModelConfig {
+    return this.#registry.resolve(name, version).config;
+  }
+
+  modelStatistics(name: string, version: string): ModelStatistics[] {
+    if (name === "") {
+      return this.#readyModels().map(({ statistics }) => statistics.toMessage());
+    }
+    const ready = this.#registry.get(name)?.ready() ?? [];
+    if (version === "") {
+      if (ready.length > 0) return ready.map(({ statistics }) => statistics.toMessage());
+      throw new ServerError("INVALID_ARG", `requested model '${name}' is not available`);
+    }
+    const number = parseVersion(version);
+    if (ready.length === 0) {
+      throw new ServerError("INVALID_ARG", `requested model '${name}' is not available`);
+    }
+    const model = ready.find((candidate) => candidate.version === number);
+    if (model !== undefined) return [model.statistics.toMessage()];
+    throw new ServerError(
+      "INVALID_ARG",
+      `requested model version is not available for model '${name}'`,
+    );
+  }
+
+  repositoryIndex(readyOnly: boolean): ModelIndexEntry[] {
+    // Listing directories takes time, and the answer must not: what changed on disk shows at the next call.
+    if (this.#options.modelControlMode !== "none") this.#listDirectories().catch(() => {});
+    return this.#registry.index(this.#directories, readyOnly);
+  }
+
+  infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
+    try {
+      if (this.#state !== "READY" && this.#state !== "EXITING") throw notReady();
+      const model = this.#registry.resolve(request.modelName, request.modelVersion);
+      return model.infer(request, options?.signal);
+    } catch (error) {
+      return Promise.reject(ServerError.from(error));
+    }
+  }
+
+  releaseResponse(response: InferResponse): void {
+    const release = this.#releases.get(response);
+    if (release === undefined) return;
+    this.#releases.delete(response);
+    release();
+  }
+
+  async loadModel(
+    name: string,
+    parameters: Readonly<Record<string, string | Uint8Array>>,
+  ): Promise<void> {
+    checkControlMode(this.#options.modelControlMode);
+    if (this.#state !== "READY") throw notReady();
+    checkModelName(name);
+    const [override] = Object.keys(parameters);
+    if (override !== undefined) {
+      throw new ServerError(
+        "UNSUPPORTED",
+        `failed to load '${name}', load parameter '${override}' is not supported yet`,
+      );
+    }
+    await this.#lifecycle.load(name);
+    await this.#listDirectories();
+  }
+
+  async unloadModel(name: string, _options: { readonly unloadDependents: boolean }): Promise<void> {
+    checkControlMode(this.#options.modelControlMode);
+    if (this.#state !== "READY") throw notReady();
+    await this.#lifecycle.unload(name);
+  }
+
+  /** Everything counted for the loaded versions, in one step. */
+  metrics(): MetricsSnapshot {
+    const models = this.#registry.entries().flatMap((entry) => entry.loaded());
+    return { versions: models.map(({ statistics }) => statistics.snapshot()) };
+  }
+
+  /** See `VersionStatistics.countBatchRetry`; a version that is being loaded or is gone is ignored. */
+  countBatchRetry(name: string, version: number): void {
+    this.#registry.get(name)?.version(version)?.model?.statistics.countBatchRetry();
+  }
+
+  /** Loads the models of the start; never rejects. */
+  async start(): Promise<StartResult> {
+    try {
+      await this.#listDirectories();
+      const names = startModelNames(this.#options, this.#directories);
+      const loads = await Promise.allSettled(names.map((name) => this.#lifecycle.load(name)));
+      if (this.#state === "INITIALIZING") this.#state = "READY";
+      const failed = loads.some(({ status }) => status === "rejected");
+      return {
+        ok: !failed,
+        error: failed ? new ServerError("INTERNAL", "failed to load all models") : undefined,
+        models: listStartedModels(this.#registry, names, loads),
+      };
+    } catch (error) {
+      if (this.#state === "INITIALIZING") this.#state = "FAILED";
+      return { ok: false, error: ServerError.from(error), models: [] };
+    }
+  }
+
+  /** Refuses new requests, finishes those in flight, unloads everything; true when that was done in time. */
+  stop(timeoutMs: number): Promise<boolean> {
+    this.#state = "EXITING";
+    this.#stopping ??= shutDown({
+      registry: this.#registry,
+      lifecycle: this.#lifecycle,
+      backends: this.#backends,
+      clock: this.#parts.clock,
+      log: moduleLog(this.#parts.log, "shutdown.ts"),
+      timeoutMs,
+    });
+    return this.#stopping;
+  }
+
+  #readyModels(): Model[] {
+    return this.#registry.entries().flatMap((entry) => entry.ready());
+  }
+
+  async #listDirectories(): Promise<void> {
+    this.#directories = await this.#parts.repository.list();
+  }
+}
+
+function notReady(): ServerError {
+  return new ServerError("UNAVAILABLE", "Server not ready");
+}

@@ -1,0 +1,54 @@
+import type { Backend } from "../../backends/backend.ts";
+import type { Clock } from "./clock.ts";
+import { completeModelConfig } from "./config_complete.ts";
+import { Engine } from "./engine.ts";
+import type { InferenceApi } from "./inference_api.ts";
+import { type Log, moduleLog } from "./log.ts";
+import { openModelRepository } from "./model_repository.ts";
+import type { ServerOptions } from "./options.ts";
+import type { StartResult } from "./start.ts";
+import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+
+export type { StartedModel, StartResult } from "./start.ts";
+export type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+
+/** The facade with its life: what the command line and the embedding API hold. */
+export interface InferenceServer extends InferenceApi {
+  /** Loads the models of the start; never rejects. Call it once. */
+  start(): Promise<StartResult>;
+  /** Refuses new requests, finishes those in flight, unloads everything; true when that was done in time. */
+  stop(timeoutMs: number): Promise<boolean>;
+  metrics(): MetricsSnapshot;
+  /** For `BackendContext.countBatchRetry`. */
+  countBatchRetry(modelName: string, version: number): void;
+}
+
+/** What the server gets from the process that hosts it. */
+export interface InferenceServerParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** `openBackend` of backends/registry.ts; undefined for a name nobody knows. */
+  readonly openBackend: (name: string) => Promise<Backend> | undefined;
+  readonly backendNames: readonly string[];
+  /** `--metrics-config`: what is counted beyond the plain counters. */
+  readonly statistics?: StatisticsOptions;
+  /** `TRITONSERVER_DELAY_SCHEDULER`: a batcher waits for so many requests before its first batch. */
+  readonly delaySchedulerCount?: number;
+}
+
+/**
+ * Creates the serving engine; nothing is read or loaded before `start`.
+ * @throws ServerError INVALID_ARG for options that contradict each other.
+ */
+export function createInferenceServer(
+  options: ServerOptions,
+  parts: InferenceServerParts,
+): InferenceServer {
+  return new Engine(options, {
+    ...parts,
+    repository: openModelRepository(options, moduleLog(parts.log, "model_repository.ts")),
+    completeConfig: (source, backend) => completeModelConfig(source, backend, options),
+    statistics: parts.statistics ?? {},
+    delaySchedulerCount: parts.delaySchedulerCount ?? 0,
+  });
+}

@@ -1,0 +1,123 @@
+/** What the server says about itself. */
+export interface Log {
+  info(message: string): void;
+  warning(message: string): void;
+  error(message: string): void;
+  /** Written when the verbose level is at least `level` (1 or more). */
+  verbose(level: number, message: string): void;
+}
+
+/** A log whose lines name the module that wrote them. */
+export interface ServerLog extends Log {
+  module(name: string): Log;
+}
+
+/** `--log-…` of cli.md §2.1. */
+export interface LogSettings {
+  readonly info: boolean;
+  readonly warning: boolean;
+  readonly error: boolean;
+  readonly verboseLevel: number;
+  readonly format: "default" | "ISO8601";
+}
+
+/** Everything on, nothing verbose. */
+export const DEFAULT_LOG_SETTINGS: LogSettings = {
+  info: true,
+  warning: true,
+  error: true,
+  verboseLevel: 0,
+  format: "default",
+};
+
+/** Where lines go. `isProblem`: a warning or an error. */
+export type LogSink = (line: string, isProblem: boolean) => void;
+
+/** What a log works with. */
+export interface LogOptions {
+  readonly settings: LogSettings;
+  readonly sink: LogSink;
+  /** Wall-clock ms since 1970. */
+  readonly wallNow: () => number;
+  readonly pid: number;
+  /** Messages as JSON strings in quotes; false with `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0`. */
+  readonly escapesMessages: boolean;
+}
+
+type Letter = "I" | "W" | "E";
+
+/** A log in one of the two formats of observability.md §6. */
+export function createLog(options: LogOptions): ServerLog {
+  const { settings } = options;
+  const write = (letter: Letter, place: string, message: string) => {
+    const head = settings.format === "default"
+      ? formatDefaultHead(letter, options.wallNow(), options.pid)
+      : formatIsoHead(letter, options.wallNow(), options.pid);
+    const text = options.escapesMessages ? JSON.stringify(message) : replaceControls(message);
+    options.sink(`${head} ${place}] ${text}\n`, letter !== "I");
+  };
+  const at = (place: string): Log => ({
+    info: (message) => settings.info && write("I", place, message),
+    warning: (message) => settings.warning && write("W", place, message),
+    error: (message) => settings.error && write("E", place, message),
+    verbose: (level, message) => settings.verboseLevel >= level && write("I", place, message),
+  });
+  return { ...at("server:0"), module: (name) => at(`${name}:0`) };
+}
+
+/** The log of one module, where the log can tell modules apart. */
+export function moduleLog(log: Log, name: string): Log {
+  return "module" in log ? (log as ServerLog).module(name) : log;
+}
+
+function pad(value: number, width: number): string {
+  return String(value).padStart(width, "0");
+}
+
+function formatDefaultHead(letter: Letter, wallMs: number, pid: number): string {
+  const date = new Date(wallMs);
+  const micros = Math.floor((wallMs - Math.floor(wallMs)) * 1000) +
+    date.getUTCMilliseconds() * 1000;
+  return `${letter}${pad(date.getUTCMonth() + 1, 2)}${pad(date.getUTCDate(), 2)} ` +
+    `${pad(date.getUTCHours(), 2)}:${pad(date.getUTCMinutes(), 2)}:` +
+    `${pad(date.getUTCSeconds(), 2)}.${pad(micros, 6)} ${pid}`;
+}
+
+function formatIsoHead(letter: Letter, wallMs: number, pid: number): string {
+  return `${new Date(wallMs).toISOString().slice(0, 19)}Z ${letter} ${pid}`;
+}
+
+/** A message must not be able to forge a line of its own or to steer a terminal. */
+function replaceControls(message: string): string {
+  return message.replace(/\p{Cc}/gu, (char) => {
+    if (char === "\n") return "\n  ";
+    return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
+}
+
+/** Lines to stdout, problems to stderr; a line that cannot be written is dropped. */
+export function createConsoleSink(): LogSink {
+  const encoder = new TextEncoder();
+  return (line, isProblem) =>
+    writeFully(isProblem ? Deno.stderr : Deno.stdout, encoder.encode(line));
+}
+
+/** Appends lines to a file. @throws what opening the file throws. */
+export function openFileSink(path: string): LogSink & Disposable {
+  const encoder = new TextEncoder();
+  const file = Deno.openSync(path, { append: true, create: true, write: true });
+  const sink = (line: string) => writeFully(file, encoder.encode(line));
+  return Object.assign(sink, { [Symbol.dispose]: () => file.close() });
+}
+
+function writeFully(
+  writer: { writeSync(bytes: Uint8Array): number },
+  bytes: Uint8Array,
+): void {
+  let rest = bytes;
+  try {
+    while (rest.length > 0) rest = rest.subarray(writer.writeSync(rest));
+  } catch {
+    // Nobody reads the log any more, or its disk is full: the server goes on without the line.
+  }
+}

@@ -1,0 +1,25 @@
+import type { ModelConfig } from "../../../proto/gen/model_config_pb.ts";
+import type { Clock } from "../clock.ts";
+import type { TensorRules } from "../tensor_rules.ts";
+import { createBatchRules } from "./batch_rules.ts";
+import { DefaultScheduler } from "./default_scheduler.ts";
+import { DynamicBatcher } from "./dynamic_batcher.ts";
+import type { InstancePool, JobObserver } from "./instance_pool.ts";
+import type { Scheduler } from "./scheduler.ts";
+
+/** What every scheduler works with. */
+export interface SchedulerParts {
+  readonly pool: InstancePool;
+  readonly clock: Clock;
+  readonly observer: JobObserver;
+  readonly rules: TensorRules;
+  /** Requests that a batcher waits for before its first batch; 0 = none (`TRITONSERVER_DELAY_SCHEDULER`). */
+  readonly delaySchedulerCount: number;
+}
+
+/** The scheduler that a complete configuration asks for (scheduling.md §0). */
+export function createScheduler(config: ModelConfig, parts: SchedulerParts): Scheduler {
+  const { schedulingChoice, maxBatchSize } = config;
+  if (schedulingChoice.case !== "dynamicBatching") return new DefaultScheduler(parts);
+  return new DynamicBatcher(createBatchRules(schedulingChoice.value, maxBatchSize), parts);
+}

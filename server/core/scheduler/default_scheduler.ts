@@ -1,0 +1,69 @@
+import type { Clock } from "../clock.ts";
+import type { InstancePool, JobObserver } from "./instance_pool.ts";
+import { cancelledError, type Job } from "./job.ts";
+import { JobList } from "./job_list.ts";
+import { InflightCounter, type Scheduler, stoppedError } from "./scheduler.ts";
+
+/** What the default scheduler works with. */
+export interface DefaultSchedulerOptions {
+  readonly pool: InstancePool;
+  readonly clock: Clock;
+  readonly observer: JobObserver;
+}
+
+/** One request is one execution, first come first served (scheduling.md §1). */
+export class DefaultScheduler implements Scheduler {
+  readonly #pool: InstancePool;
+  readonly #clock: Clock;
+  readonly #observer: JobObserver;
+  readonly #waiting = new JobList();
+  readonly #inflight = new InflightCounter();
+
+  constructor(options: DefaultSchedulerOptions) {
+    this.#pool = options.pool;
+    this.#clock = options.clock;
+    this.#observer = options.observer;
+    this.#pool.onFinished = (jobs) => this.#onFinished(jobs);
+  }
+
+  get inflightCount(): number {
+    return this.#inflight.count;
+  }
+
+  enqueue(job: Job): void {
+    if (this.#inflight.isStopped) throw stoppedError(job);
+    job.state = "queued";
+    job.queueStartMs = job.startMs;
+    this.#inflight.add();
+    this.#observer.accepted(job);
+    if (job.isAborted) this.#drop(job);
+    else if (this.#pool.idleCount > 0) this.#pool.run([job]);
+    else {
+      this.#waiting.push(job);
+      job.watch(this.#onAbort);
+    }
+  }
+
+  stop(): Promise<void> {
+    return this.#inflight.stop();
+  }
+
+  readonly #onAbort = (job: Job): void => {
+    if (this.#waiting.remove(job)) this.#drop(job);
+  };
+
+  #drop(job: Job): void {
+    this.#observer.dropped(job, "CANCELED", this.#clock.now());
+    job.finish({ error: cancelledError() });
+    this.#inflight.subtract();
+  }
+
+  #onFinished(jobs: readonly Job[]): void {
+    const next = this.#waiting.shift();
+    if (next !== undefined) this.#pool.run([next]);
+    for (const job of jobs) {
+      job.finish(job.outcome!);
+      this.#inflight.subtract();
+    }
+  }
+}

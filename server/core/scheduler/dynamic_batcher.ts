@@ -1,0 +1,202 @@
+import { ServerError } from "../../../proto/status.ts";
+import type { Clock, Timer } from "../clock.ts";
+import { type BatchComparison, createBatchComparison } from "./batch_compare.ts";
+import type { BatchRules } from "./batch_rules.ts";
+import type { SchedulerParts } from "./create_scheduler.ts";
+import type { InstancePool, JobObserver } from "./instance_pool.ts";
+import { cancelledError, type FailureReason, type Job } from "./job.ts";
+import { ReleaseOrder } from "./release_order.ts";
+import { RequestQueue } from "./request_queue.ts";
+import { InflightCounter, type Scheduler, stoppedError } from "./scheduler.ts";
+
+/** A batch that could be formed now, or how long to wait for a better one. */
+interface BatchPlan {
+  /** Jobs to send; empty = none yet. */
+  readonly jobs: Job[];
+  /** When waiting for more requests ends, ms; Infinity = never. */
+  readonly waitUntilMs: number;
+}
+
+const NOTHING: BatchPlan = { jobs: [], waitUntilMs: Infinity };
+
+/**
+ * Joins waiting requests to batches (scheduling.md §2). A batch is formed only when an instance is free, so that limits,
+ * priorities, timeouts and cancellation act on every request that has not started; forming it in one step of the event
+ * loop after the requests came lets those that arrive together run together.
+ */
+export class DynamicBatcher implements Scheduler {
+  readonly #rules: BatchRules;
+  readonly #pool: InstancePool;
+  readonly #clock: Clock;
+  readonly #observer: JobObserver;
+  readonly #mayShare: BatchComparison | undefined;
+  readonly #queue: RequestQueue;
+  readonly #inflight = new InflightCounter();
+  readonly #order: ReleaseOrder | undefined;
+  /** Jobs of this step of the event loop that do not watch for cancellation yet. */
+  readonly #unwatched: Job[] = [];
+  /** Requests still to come before the first batch (`TRITONSERVER_DELAY_SCHEDULER`). */
+  #heldCount: number;
+  #isPassPlanned = false;
+  #timer: Timer | undefined;
+  #timerAtMs = Infinity;
+
+  constructor(rules: BatchRules, parts: SchedulerParts) {
+    this.#rules = rules;
+    this.#pool = parts.pool;
+    this.#clock = parts.clock;
+    this.#observer = parts.observer;
+    this.#mayShare = createBatchComparison(parts.rules);
+    this.#queue = new RequestQueue(rules);
+    this.#order = rules.preservesOrdering ? new ReleaseOrder() : undefined;
+    this.#heldCount = parts.delaySchedulerCount;
+    this.#pool.onFinished = (jobs) => this.#onFinished(jobs);
+  }
+
+  get inflightCount(): number {
+    return this.#inflight.count;
+  }
+
+  enqueue(job: Job): void {
+    if (this.#inflight.isStopped) throw stoppedError(job);
+    // A queue is full only when a free instance would not take from it.
+    if (this.#isPassPlanned && this.#queue.isFull(job)) this.#pass();
+    this.#queue.add(job, job.startMs);
+    job.state = "queued";
+    job.queueStartMs = job.startMs;
+    if (this.#heldCount > 0) this.#heldCount--;
+    this.#inflight.add();
+    this.#observer.accepted(job);
+    if (job.signal !== undefined) this.#unwatched.push(job);
+    this.#planPass();
+  }
+
+  stop(): Promise<void> {
+    const stopping = this.#inflight.stop();
+    // Nobody comes any more: what waits need not wait for the test hook or for company.
+    this.#heldCount = 0;
+    this.#planPass();
+    return stopping;
+  }
+
+  #planPass(): void {
+    if (this.#isPassPlanned) return;
+    this.#isPassPlanned = true;
+    queueMicrotask(this.#plannedPass);
+  }
+
+  readonly #plannedPass = (): void => {
+    if (this.#isPassPlanned) this.#pass();
+  };
+
+  /** Drops what is late or cancelled, forms every batch that can be formed, and arms the timer for the rest. */
+  #pass(): void {
+    this.#isPassPlanned = false;
+    const nowMs = this.#clock.now();
+    this.#watchNewJobs();
+    for (const job of this.#queue.expire(nowMs)) this.#drop(job, "REJECTED", timeoutError());
+    let waitUntilMs = Infinity;
+    while (this.#heldCount === 0 && this.#pool.idleCount > 0 && this.#queue.length > 0) {
+      const plan = this.#planBatch(nowMs);
+      waitUntilMs = plan.waitUntilMs;
+      if (plan.jobs.length === 0) break;
+      for (const job of plan.jobs) this.#queue.remove(job);
+      this.#order?.add(plan.jobs);
+      this.#pool.run(plan.jobs);
+    }
+    this.#armTimer(Math.min(waitUntilMs, this.#queue.earliestDeadlineMs), nowMs);
+  }
+
+  /** Decides on the next batch by the rules of scheduling.md §2.4, on the requests in their order of service. */
+  #planBatch(nowMs: number): BatchPlan {
+    const { maxBatchSize, preferredBatchSizes, largestPreferred, maxQueueDelayMs } = this.#rules;
+    const pending: Job[] = [];
+    let size = 0;
+    let markedCount = 0;
+    let isMarked = false;
+    let isFull = false;
+    let oldestMs = Infinity;
+    this.#queue.scan((job) => {
+      const rows = Math.max(1, job.batchSize);
+      if (pending.length > 0) {
+        if (!isMarked && size + rows > largestPreferred) {
+          markedCount = pending.length;
+          isMarked = true;
+        }
+        isFull = size + rows > maxBatchSize ||
+          (this.#mayShare !== undefined && !this.#mayShare(pending[0]!, job));
+        if (isFull) return false;
+      }
+      pending.push(job);
+      size += rows;
+      oldestMs = Math.min(oldestMs, job.queueStartMs);
+      if (preferredBatchSizes.has(size)) {
+        markedCount = pending.length;
+        isMarked = true;
+      }
+      return true;
+    });
+    if (pending.length === 0) return NOTHING;
+    const isLate = maxQueueDelayMs > 0 && nowMs - oldestMs >= maxQueueDelayMs;
+    if (isMarked && !isLate) {
+      return { jobs: pending.slice(0, markedCount), waitUntilMs: Infinity };
+    }
+    if (isFull || size >= largestPreferred || isLate || maxQueueDelayMs === 0) {
+      return { jobs: pending, waitUntilMs: Infinity };
+    }
+    if (this.#inflight.isStopped) return { jobs: pending, waitUntilMs: Infinity };
+    return { jobs: [], waitUntilMs: oldestMs + maxQueueDelayMs };
+  }
+
+  #watchNewJobs(): void {
+    if (this.#unwatched.length === 0) return;
+    for (const job of this.#unwatched) {
+      if (job.state !== "queued") continue;
+      if (job.isAborted) this.#onAbort(job);
+      else job.watch(this.#onAbort);
+    }
+    this.#unwatched.length = 0;
+  }
+
+  readonly #onAbort = (job: Job): void => {
+    if (!this.#queue.remove(job)) return;
+    this.#drop(job, "CANCELED", cancelledError());
+    // What was held back behind it, by its shape or its size, may be able to go now.
+    this.#planPass();
+  };
+
+  #drop(job: Job, reason: FailureReason, error: ServerError): void {
+    this.#observer.dropped(job, reason, this.#clock.now());
+    job.finish({ error });
+    this.#inflight.subtract();
+  }
+
+  #onFinished(jobs: readonly Job[]): void {
+    this.#pass();
+    if (this.#order === undefined) { for (const job of jobs) this.#release(job); }
+    else this.#order.release((job) => this.#release(job));
+  }
+
+  #release(job: Job): void {
+    job.finish(job.outcome!);
+    this.#inflight.subtract();
+  }
+
+  /** One timer serves for everything; one that fires too early is cheaper than arming it anew at every request. */
+  #armTimer(atMs: number, nowMs: number): void {
+    if (atMs >= this.#timerAtMs) return;
+    this.#timer?.cancel();
+    this.#timerAtMs = atMs;
+    this.#timer = this.#clock.setTimer(Math.max(0, atMs - nowMs), this.#onTimer);
+  }
+
+  readonly #onTimer = (): void => {
+    this.#timer = undefined;
+    this.#timerAtMs = Infinity;
+    this.#pass();
+  };
+}
+
+function timeoutError(): ServerError {
+  return new ServerError("UNAVAILABLE", "Request timeout expired");
+}

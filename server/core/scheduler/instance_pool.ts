@@ -1,0 +1,100 @@
+import type { ExecuteOutcome, ExecuteReport, ModelInstance } from "../../../backends/backend.ts";
+import { ServerError } from "../../../proto/status.ts";
+import type { Clock } from "../clock.ts";
+import type { FailureReason, Job } from "./job.ts";
+
+/** What the pool and the schedulers tell the statistics; implemented by `VersionStatistics`. */
+export interface JobObserver {
+  /** A scheduler took the job. */
+  accepted(job: Job): void;
+  /** Jobs were handed to an instance. */
+  started(jobs: readonly Job[]): void;
+  /** A job left the queue without ever running. */
+  dropped(job: Job, reason: FailureReason, nowMs: number): void;
+  /** An execution ended, `job.outcome` is set; called once per batch, before its jobs are finished. */
+  executed(jobs: readonly Job[], times: ExecuteTimes): void;
+}
+
+/** The four points of time of one execution, ms. */
+export interface ExecuteTimes {
+  readonly startMs: number;
+  readonly inputEndMs: number;
+  readonly outputStartMs: number;
+  readonly endMs: number;
+}
+
+/** What a pool works with. */
+export interface InstancePoolOptions {
+  readonly instances: readonly ModelInstance[];
+  readonly clock: Clock;
+  readonly observer: JobObserver;
+}
+
+/** The instances of one model version, each running at most one batch at a time. */
+export class InstancePool {
+  readonly size: number;
+  /** Set by the scheduler: an instance became free, the outcomes of its batch are in `job.outcome`. */
+  onFinished: (jobs: readonly Job[]) => void = () => {};
+  readonly #idle: ModelInstance[];
+  readonly #clock: Clock;
+  readonly #observer: JobObserver;
+
+  constructor(options: InstancePoolOptions) {
+    this.#idle = [...options.instances].reverse();
+    this.size = options.instances.length;
+    this.#clock = options.clock;
+    this.#observer = options.observer;
+  }
+
+  get idleCount(): number {
+    return this.#idle.length;
+  }
+
+  /** Runs a batch on a free instance; the caller has looked at `idleCount`. */
+  run(jobs: readonly Job[]): void {
+    const instance = this.#idle.pop();
+    if (instance === undefined) throw new TypeError("No instance is free");
+    for (const job of jobs) {
+      job.state = "executing";
+      job.unwatch();
+    }
+    const startMs = this.#clock.now();
+    this.#observer.started(jobs);
+    let running: Promise<ExecuteReport>;
+    try {
+      running = instance.execute(jobs);
+    } catch (error) {
+      running = Promise.reject(error);
+    }
+    running.then(
+      (report) => this.#finish(instance, jobs, report, startMs),
+      (error) => this.#finish(instance, jobs, this.#failure(jobs, error), startMs),
+    );
+  }
+
+  #failure(jobs: readonly Job[], error: unknown): ExecuteReport {
+    const now = this.#clock.now();
+    const outcome = { error: ServerError.from(error) };
+    return { outcomes: jobs.map(() => outcome), inputEndMs: now, outputStartMs: now };
+  }
+
+  #finish(
+    instance: ModelInstance,
+    jobs: readonly Job[],
+    report: ExecuteReport,
+    startMs: number,
+  ): void {
+    const { outcomes, inputEndMs, outputStartMs } = report;
+    for (let index = 0; index < jobs.length; index++) {
+      jobs[index]!.outcome = outcomes[index] ?? missingOutcome();
+    }
+    const endMs = this.#clock.now();
+    this.#observer.executed(jobs, { startMs, inputEndMs, outputStartMs, endMs });
+    this.#idle.push(instance);
+    this.onFinished(jobs);
+  }
+}
+
+function missingOutcome(): ExecuteOutcome {
+  return { error: new ServerError("INTERNAL", "Backend returned no outcome for the request") };
+}

@@ -1,0 +1,57 @@
+import { ServerError } from "../../../proto/status.ts";
+import { type Job, requestPrefix } from "./job.ts";
+
+/**
+ * Decides when which requests of one model version run together, and on which instance.
+ *
+ * Ownership: `enqueue` either throws, and the job was never taken and stays unanswered; or it returns, and from then on
+ * the scheduler alone owns the job and calls `job.finish` exactly once: with the instance's outcome, or with an error
+ * when it was refused, timed out or was cancelled. A job is finished only when no instance uses its buffers any more.
+ */
+export interface Scheduler {
+  /** Takes a job. @throws ServerError when it is refused: queue full, or the scheduler was stopped. */
+  enqueue(job: Job): void;
+  /** Jobs taken and not finished yet. */
+  readonly inflightCount: number;
+  /** Refuses new jobs from now on; settles when every job taken before was finished. */
+  stop(): Promise<void>;
+}
+
+/** The refusal of a scheduler that was stopped (scheduling.md §12). */
+export function stoppedError(job: Job): ServerError {
+  return new ServerError(
+    "UNAVAILABLE",
+    `${requestPrefix(job.id)}Server is stopping, scheduler for model has stopped accepting new ` +
+      `inference requests`,
+  );
+}
+
+/** Counts what a scheduler owes an answer, and tells when a stopped one owes none any more. */
+export class InflightCounter {
+  #count = 0;
+  #stopped = false;
+  readonly #drained = Promise.withResolvers<void>();
+
+  get count(): number {
+    return this.#count;
+  }
+
+  get isStopped(): boolean {
+    return this.#stopped;
+  }
+
+  add(): void {
+    this.#count++;
+  }
+
+  subtract(): void {
+    this.#count--;
+    if (this.#stopped && this.#count === 0) this.#drained.resolve();
+  }
+
+  stop(): Promise<void> {
+    this.#stopped = true;
+    if (this.#count === 0) this.#drained.resolve();
+    return this.#drained.promise;
+  }
+}

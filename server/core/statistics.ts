@@ -1,0 +1,286 @@
+import { create } from "@bufbuild/protobuf";
+import {
+  InferBatchStatisticsSchema,
+  InferStatisticsSchema,
+  type ModelStatistics,
+  ModelStatisticsSchema,
+  StatisticDurationSchema,
+} from "../../proto/gen/grpc_service_pb.ts";
+import type { Clock } from "./clock.ts";
+import type { LatencyHistogramSnapshot, LatencySummarySnapshot } from "./latency.ts";
+import { LatencyHistogram, LatencySummary } from "./latency.ts";
+import type { ExecuteTimes, JobObserver } from "./scheduler/instance_pool.ts";
+import type { FailureReason, Job } from "./scheduler/job.ts";
+
+/** Every reason a request can fail for; all of them are shown from the start. */
+export const FAILURE_REASONS: readonly FailureReason[] = [
+  "REJECTED",
+  "CANCELED",
+  "BACKEND",
+  "OTHER",
+];
+
+/** Kinds of duration that are summed up per request. */
+export const REQUEST_DURATIONS = [
+  "request",
+  "queue",
+  "compute_input",
+  "compute_infer",
+  "compute_output",
+] as const;
+export type RequestDuration = typeof REQUEST_DURATIONS[number];
+
+/** What is counted beyond the plain counters (cli.md §2.5, `--metrics-config`). */
+export interface StatisticsOptions {
+  /** Upper bounds of the first-response histogram, ms; undefined = no histogram. */
+  readonly firstResponseBuckets?: readonly number[];
+  /** Quantiles of the latency summaries; undefined = no summaries. */
+  readonly summaryQuantiles?: readonly number[];
+}
+
+/** Plain copy of what was counted for one model version, taken in one step. Durations are whole microseconds. */
+export interface VersionSnapshot {
+  readonly model: string;
+  readonly version: number;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly received: number;
+  readonly success: number;
+  readonly failures: Readonly<Record<FailureReason, number>>;
+  readonly inflight: number;
+  readonly pending: number;
+  readonly inferenceCount: number;
+  readonly executionCount: number;
+  readonly batchRetryCount: number;
+  readonly durationsUs: Readonly<Record<RequestDuration, number>>;
+  readonly loadSeconds: number;
+  readonly firstResponse?: LatencyHistogramSnapshot;
+  readonly summaries?: Readonly<Record<RequestDuration, LatencySummarySnapshot>>;
+}
+
+/** Everything counted, in one step; plain data. */
+export interface MetricsSnapshot {
+  readonly versions: readonly VersionSnapshot[];
+}
+
+interface BatchCount {
+  count: number;
+  inputMs: number;
+  inferMs: number;
+  outputMs: number;
+}
+
+/** What identifies a version, and how much is counted. */
+export interface VersionStatisticsOptions {
+  readonly model: string;
+  readonly version: number;
+  readonly tags: Readonly<Record<string, string>>;
+  readonly clock: Clock;
+  readonly statistics: StatisticsOptions;
+}
+
+/**
+ * Everything counted for one loaded model version; statistics, metrics and dashboard are views of it. A request counts
+ * as received when a scheduler took it and as success or failure when its outcome is known, so that at any moment
+ * received = success + failure + in flight.
+ */
+export class VersionStatistics implements JobObserver {
+  readonly #options: VersionStatisticsOptions;
+  readonly #failures: Record<FailureReason, number> = {
+    REJECTED: 0,
+    CANCELED: 0,
+    BACKEND: 0,
+    OTHER: 0,
+  };
+  readonly #sumsMs: Record<RequestDuration, number> = emptyDurations();
+  readonly #sumsUs: Record<RequestDuration, number> = emptyDurations();
+  readonly #batches = new Map<number, BatchCount>();
+  readonly #histogram: LatencyHistogram | undefined;
+  readonly #summaries: Record<RequestDuration, LatencySummary> | undefined;
+  #received = 0;
+  #success = 0;
+  #failed = 0;
+  #failMs = 0;
+  #pending = 0;
+  #inferenceCount = 0;
+  #executionCount = 0;
+  #batchRetryCount = 0;
+  #lastInferenceMs = 0;
+  #loadMs = 0;
+
+  constructor(options: VersionStatisticsOptions) {
+    this.#options = options;
+    const { firstResponseBuckets, summaryQuantiles } = options.statistics;
+    if (firstResponseBuckets !== undefined) {
+      this.#histogram = new LatencyHistogram(firstResponseBuckets);
+    }
+    if (summaryQuantiles !== undefined) this.#summaries = createSummaries(summaryQuantiles);
+  }
+
+  get batchRetryCount(): number {
+    return this.#batchRetryCount;
+  }
+
+  accepted(_job: Job): void {
+    this.#received++;
+    this.#pending++;
+  }
+
+  started(jobs: readonly Job[]): void {
+    this.#pending -= jobs.length;
+  }
+
+  dropped(job: Job, reason: FailureReason, nowMs: number): void {
+    this.#pending--;
+    this.#fail(job, reason, nowMs);
+  }
+
+  executed(jobs: readonly Job[], times: ExecuteTimes): void {
+    const inputMs = Math.max(0, times.inputEndMs - times.startMs);
+    const inferMs = Math.max(0, times.outputStartMs - times.inputEndMs);
+    const outputMs = Math.max(0, times.endMs - times.outputStartMs);
+    let rows = 0;
+    for (const job of jobs) {
+      rows += Math.max(1, job.batchSize);
+      const outcome = job.outcome!;
+      if ("error" in outcome) {
+        const cancelled = outcome.error.code === "CANCELLED" && job.isAborted;
+        this.#fail(job, cancelled ? "CANCELED" : "BACKEND", times.endMs);
+      } else {
+        this.#succeed(job, times, inputMs, inferMs, outputMs);
+      }
+    }
+    this.#executionCount++;
+    this.#lastInferenceMs = this.#options.clock.wallNow();
+    let batch = this.#batches.get(rows);
+    if (batch === undefined) {
+      this.#batches.set(rows, batch = { count: 0, inputMs: 0, inferMs: 0, outputMs: 0 });
+    }
+    batch.count++;
+    batch.inputMs += inputMs;
+    batch.inferMs += inferMs;
+    batch.outputMs += outputMs;
+  }
+
+  /** A batch failed in the runtime and was run again request by request. */
+  countBatchRetry(): void {
+    this.#batchRetryCount++;
+  }
+
+  loaded(durationMs: number): void {
+    this.#loadMs = durationMs;
+  }
+
+  #succeed(
+    job: Job,
+    times: ExecuteTimes,
+    inputMs: number,
+    inferMs: number,
+    outputMs: number,
+  ): void {
+    this.#success++;
+    this.#inferenceCount += Math.max(1, job.batchSize);
+    const requestMs = times.endMs - job.startMs;
+    this.#add("request", requestMs);
+    this.#add("queue", times.startMs - job.queueStartMs);
+    this.#add("compute_input", inputMs);
+    this.#add("compute_infer", inferMs);
+    this.#add("compute_output", outputMs);
+    if (this.#histogram !== undefined) this.#histogram.observe(Math.floor(requestMs));
+  }
+
+  #add(kind: RequestDuration, durationMs: number): void {
+    this.#sumsMs[kind] += durationMs;
+    const wholeUs = Math.floor(durationMs * 1000);
+    this.#sumsUs[kind] += wholeUs;
+    if (this.#summaries !== undefined) {
+      this.#summaries[kind].observe(wholeUs, this.#options.clock.now());
+    }
+  }
+
+  #fail(job: Job, reason: FailureReason, nowMs: number): void {
+    this.#failures[reason]++;
+    this.#failed++;
+    this.#failMs += nowMs - job.startMs;
+  }
+
+  /** Everything counted, for the metrics. */
+  snapshot(): VersionSnapshot {
+    const { model, version, tags, clock } = this.#options;
+    const summaries = this.#summaries;
+    return {
+      model,
+      version,
+      tags,
+      received: this.#received,
+      success: this.#success,
+      failures: { ...this.#failures },
+      inflight: this.#received - this.#success - this.#failed,
+      pending: this.#pending,
+      inferenceCount: this.#inferenceCount,
+      executionCount: this.#executionCount,
+      batchRetryCount: this.#batchRetryCount,
+      durationsUs: { ...this.#sumsUs },
+      loadSeconds: this.#loadMs / 1000,
+      ...(this.#histogram === undefined ? {} : { firstResponse: this.#histogram.snapshot() }),
+      ...(summaries === undefined ? {} : {
+        summaries: mapDurations((kind) => summaries[kind].snapshot(clock.now())),
+      }),
+    };
+  }
+
+  /** Everything counted, as the statistics extension shows it (observability.md §3). */
+  toMessage(): ModelStatistics {
+    const success = this.#success;
+    const duration = (kind: RequestDuration) => statistic(success, this.#sumsMs[kind]);
+    return create(ModelStatisticsSchema, {
+      name: this.#options.model,
+      version: String(this.#options.version),
+      lastInference: BigInt(this.#lastInferenceMs),
+      inferenceCount: BigInt(this.#inferenceCount),
+      executionCount: BigInt(this.#executionCount),
+      inferenceStats: create(InferStatisticsSchema, {
+        success: duration("request"),
+        fail: statistic(this.#failed, this.#failMs),
+        queue: duration("queue"),
+        computeInput: duration("compute_input"),
+        computeInfer: duration("compute_infer"),
+        computeOutput: duration("compute_output"),
+        cacheHit: statistic(0, 0),
+        cacheMiss: statistic(0, 0),
+      }),
+      batchStats: [...this.#batches].sort(([a], [b]) => a - b).map(([size, batch]) =>
+        create(InferBatchStatisticsSchema, {
+          batchSize: BigInt(size),
+          computeInput: statistic(batch.count, batch.inputMs),
+          computeInfer: statistic(batch.count, batch.inferMs),
+          computeOutput: statistic(batch.count, batch.outputMs),
+        })
+      ),
+    });
+  }
+}
+
+function statistic(count: number, sumMs: number) {
+  return create(StatisticDurationSchema, {
+    count: BigInt(count),
+    ns: BigInt(Math.max(0, Math.round(sumMs * 1e6))),
+  });
+}
+
+function mapDurations<Value>(make: (kind: RequestDuration) => Value) {
+  return {
+    request: make("request"),
+    queue: make("queue"),
+    compute_input: make("compute_input"),
+    compute_infer: make("compute_infer"),
+    compute_output: make("compute_output"),
+  };
+}
+
+function emptyDurations(): Record<RequestDuration, number> {
+  return mapDurations(() => 0);
+}
+
+function createSummaries(quantiles: readonly number[]): Record<RequestDuration, LatencySummary> {
+  return mapDurations(() => new LatencySummary(quantiles));
+}

@@ -1,0 +1,137 @@
+import { clone } from "@bufbuild/protobuf";
+import type {
+  Backend,
+  BackendModel,
+  InstancePlacement,
+  ModelInstance,
+} from "../../backends/backend.ts";
+import {
+  type ModelConfig,
+  ModelConfigSchema,
+  ModelInstanceGroup_Kind,
+} from "../../proto/gen/model_config_pb.ts";
+import type { InferResponse } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
+import type { BackendTable } from "./backend_table.ts";
+import type { Clock } from "./clock.ts";
+import { type ConfigSource, unknownBackendError } from "./config_complete.ts";
+import { readLabels } from "./config_labels.ts";
+import { Model } from "./model.ts";
+import type { RepositoryModel } from "./model_repository.ts";
+import { createScheduler } from "./scheduler/create_scheduler.ts";
+import { InstancePool } from "./scheduler/instance_pool.ts";
+import { type StatisticsOptions, VersionStatistics } from "./statistics.ts";
+import { createTensorRules } from "./tensor_rules.ts";
+
+/** What loading a version works with. */
+export interface VersionLoaderParts {
+  readonly clock: Clock;
+  readonly backends: BackendTable;
+  readonly backendNames: readonly string[];
+  readonly statistics: StatisticsOptions;
+  /** Completes and checks the configuration with the help of the backend. */
+  readonly completeConfig: (source: ConfigSource, backend: Backend) => Promise<void>;
+  /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
+  readonly delaySchedulerCount: number;
+  /** Collects what frees the buffers behind a response. */
+  readonly releases: WeakMap<InferResponse, () => void>;
+}
+
+/** Loads one version of a model. @throws ServerError; nothing of a failed load stays behind. */
+export async function loadVersion(
+  model: RepositoryModel,
+  version: number,
+  parts: VersionLoaderParts,
+): Promise<Model> {
+  const source: ConfigSource = {
+    name: model.name,
+    version,
+    modelDirectory: model.directory,
+    versionDirectory: `${model.directory}/${version}`,
+    // Each version completes its own configuration: their files may differ.
+    config: clone(ModelConfigSchema, model.config),
+    positions: model.positions,
+  };
+  const backend = await parts.backends.open(source.config.backend);
+  if (backend === undefined) {
+    throw unknownBackendError(source.config, parts.backendNames, model.positions);
+  }
+  await parts.completeConfig(source, backend);
+  const rules = createTensorRules(source.config);
+  const { labels } = await readLabels(source.config, source);
+
+  await using disposables = new AsyncDisposableStack();
+  const backendModel = disposables.use(await backend.openModel(source));
+  const instances: ModelInstance[] = [];
+  for (const placement of placements(source.config)) {
+    instances.push(disposables.use(await createInstance(backendModel, placement)));
+  }
+  const statistics = new VersionStatistics({
+    model: model.name,
+    version,
+    tags: source.config.metricTags,
+    clock: parts.clock,
+    statistics: parts.statistics,
+  });
+  const { clock, delaySchedulerCount } = parts;
+  const scheduler = createScheduler(source.config, {
+    pool: new InstancePool({ instances, clock, observer: statistics }),
+    clock,
+    observer: statistics,
+    rules,
+    delaySchedulerCount,
+  });
+  const { config } = source;
+  disposables.move();
+  return new Model({
+    version,
+    config,
+    rules,
+    labels,
+    statistics,
+    scheduler,
+    instances,
+    backendModel,
+    clock,
+    releases: parts.releases,
+  });
+}
+
+async function createInstance(
+  backendModel: BackendModel,
+  placement: InstancePlacement,
+): Promise<ModelInstance> {
+  try {
+    return await backendModel.createInstance(placement);
+  } catch (error) {
+    throw ServerError.from(error);
+  }
+}
+
+/** One placement per instance of the groups; passive groups have none (config.md §6). */
+function placements(config: ModelConfig): InstancePlacement[] {
+  const result: InstancePlacement[] = [];
+  for (const group of config.instanceGroup) {
+    if (group.passive) continue;
+    const kind = placementKind(group.kind);
+    const devices = kind === "KIND_GPU" && group.gpus.length > 0 ? group.gpus : [0];
+    for (let index = 0; index < Math.max(1, group.count); index++) {
+      for (const deviceId of devices) {
+        result.push({ name: `${group.name}_${index}`, kind, deviceId });
+      }
+    }
+  }
+  if (result.length === 0) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `must specify one or more 'instance group's that are not passive for ${config.name}`,
+    );
+  }
+  return result;
+}
+
+function placementKind(kind: ModelInstanceGroup_Kind): InstancePlacement["kind"] {
+  if (kind === ModelInstanceGroup_Kind.GPU) return "KIND_GPU";
+  if (kind === ModelInstanceGroup_Kind.MODEL) return "KIND_MODEL";
+  return "KIND_CPU";
+}
