@@ -1,0 +1,121 @@
+import type { Headers } from "../transport/transport.ts";
+import { isReservedParameter } from "../../proto/grpc_codec_parameters.ts";
+import { ServerError } from "../../proto/status.ts";
+
+/** Groups of calls that can be restricted (http.md §1.3). */
+export type ProtocolCategory =
+  | "health"
+  | "metadata"
+  | "inference"
+  | "shared-memory"
+  | "model-config"
+  | "model-repository"
+  | "statistics"
+  | "trace"
+  | "logging";
+
+/** One `--grpc-restricted-protocol`: the calls of these categories need metadata `triton-grpc-protocol-<key>`. */
+export interface RestrictedProtocol {
+  readonly categories: readonly ProtocolCategory[];
+  readonly key: string;
+  readonly value: string;
+}
+
+/** `--grpc-infer-response-compression-level`. */
+export type CompressionLevel = "none" | "low" | "medium" | "high";
+
+/** What LogSettings answers. */
+export interface LogSettingValues {
+  readonly logFile: string;
+  readonly logInfo: boolean;
+  readonly logWarning: boolean;
+  readonly logError: boolean;
+  readonly logVerboseLevel: number;
+  readonly logFormat: string;
+}
+
+/** Calls back once after a delay in milliseconds, unless cancelled. */
+export type SetTimer = (delayMs: number, callback: () => void) => { cancel(): void };
+
+/** Settings of the gRPC frontend. */
+export interface GrpcOptions {
+  readonly setTimer: SetTimer;
+  /** Largest message accepted, also after decompression. */
+  readonly maxMessageBytes: number;
+  readonly responseCompressionLevel: CompressionLevel;
+  readonly restrictedProtocols: readonly RestrictedProtocol[];
+  /** `--grpc-header-forward-pattern`, matched anywhere in a metadata name. */
+  readonly headerForwardPattern: RegExp | undefined;
+  /** Requests of one stream that may be in flight, their answers not yet written; more are held back. */
+  readonly maxStreamRequests: number;
+  /** Request bytes of one stream that may be in flight before further ones are held back. */
+  readonly maxStreamBytes: number;
+  /** Calls of Health.Watch at a time. */
+  readonly maxWatchers: number;
+  /** Bytes that decompression may hold for all calls together. */
+  readonly maxInflatedBytes: number;
+  readonly logSettings: LogSettingValues;
+}
+
+/** The defaults; a timer function must be given. */
+export const DEFAULT_GRPC_OPTIONS: Omit<GrpcOptions, "setTimer"> = Object.freeze({
+  maxMessageBytes: 2147483647,
+  responseCompressionLevel: "none",
+  restrictedProtocols: [],
+  headerForwardPattern: undefined,
+  maxStreamRequests: 256,
+  maxStreamBytes: 256 * 1024 * 1024,
+  maxWatchers: 1000,
+  maxInflatedBytes: 1024 * 1024 * 1024,
+  logSettings: {
+    logFile: "",
+    logInfo: true,
+    logWarning: true,
+    logError: true,
+    logVerboseLevel: 0,
+    logFormat: "default",
+  },
+});
+
+/** Metadata look-up of any protocol that reaches the service. */
+export interface Metadata {
+  get(name: string): string | null | undefined;
+}
+
+/**
+ * Refuses a call of a restricted category that does not carry the key (grpc.md §1.2).
+ * @throws ServerError UNAVAILABLE
+ */
+export function checkRestriction(
+  restricted: readonly RestrictedProtocol[],
+  category: ProtocolCategory,
+  metadata: Metadata,
+): void {
+  for (const { categories, key, value } of restricted) {
+    if (!categories.includes(category)) continue;
+    const name = `triton-grpc-protocol-${key.toLowerCase()}`;
+    if (metadata.get(name) === value) continue;
+    throw new ServerError(
+      "UNAVAILABLE",
+      `This protocol is restricted, expecting header 'triton-grpc-protocol-${key}'`,
+    );
+  }
+}
+
+const NO_HEADERS: readonly (readonly [string, string])[] = [];
+const PROTOCOL_NAMES = /^(?::|grpc-|te$|content-type$)|-bin$/;
+
+/** The metadata that become request parameters; those of the protocol itself and binary ones never do. */
+export function forwardedHeaders(
+  pattern: RegExp | undefined,
+  headers: Headers,
+): readonly (readonly [string, string])[] {
+  if (pattern === undefined) return NO_HEADERS;
+  const forwarded: (readonly [string, string])[] = [];
+  for (const header of headers.entries()) {
+    const [name] = header;
+    if (PROTOCOL_NAMES.test(name) || isReservedParameter(name)) continue;
+    if (pattern.test(name)) forwarded.push(header);
+  }
+  return forwarded;
+}

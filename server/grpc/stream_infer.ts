@@ -1,0 +1,198 @@
+import type { InferenceApi } from "../core/inference_api.ts";
+import { type InferMessage, parseInferMessage } from "../../proto/grpc_codec.ts";
+import {
+  type EncodedMessage,
+  encodeInferResponse,
+  encodeStreamFailure,
+} from "../../proto/grpc_codec_response.ts";
+import type { InferResponse } from "../../proto/infer.ts";
+import { type InferCallOptions, shuttingDown, startInfer } from "./model_infer.ts";
+import { toConnectError } from "./grpc_status.ts";
+
+/** Where the answers of a stream go. */
+export interface StreamSink {
+  /** Writes one message; `onSent` is called once when it was written or nothing can be written any more. */
+  send(encoded: EncodedMessage, onSent: () => void): void;
+  /** Ends the stream: with success, or with an error and the cancellation of what still runs. */
+  finish(reason?: unknown): void;
+  /** Holds the client back until `resume()`. */
+  pause(): void;
+  resume(): void;
+}
+
+/** Settings of one stream. */
+export interface StreamInferOptions extends InferCallOptions {
+  /** `triton_grpc_error: true`: the first failure ends the stream with its status. */
+  readonly errorAsStatus: boolean;
+  readonly maxRequests: number;
+  readonly maxBytes: number;
+}
+
+/** A request of the stream, waiting for its turn to be answered. */
+interface Slot {
+  readonly id: string;
+  readonly release: () => void;
+  readonly byteSize: number;
+  response: InferResponse | undefined;
+  failure: EncodedMessage | undefined;
+}
+
+/**
+ * Runs the requests of one ModelStreamInfer call (grpc.md §4): enqueued in order of arrival without waiting, answered
+ * in the same order, failures told inside the stream.
+ */
+export class StreamInfer {
+  readonly #api: InferenceApi;
+  readonly #options: StreamInferOptions;
+  readonly #sink: StreamSink;
+  readonly #slots: Slot[] = [];
+  #inFlight = 0;
+  #bytesInFlight = 0;
+  #paused = false;
+  #closed = false;
+  /** Set when no more requests come: how the stream ends after the last answer. */
+  #ending: { readonly reason: unknown } | undefined;
+
+  constructor(api: InferenceApi, options: StreamInferOptions, sink: StreamSink) {
+    this.#api = api;
+    this.#options = options;
+    this.#sink = sink;
+  }
+
+  /** Takes one encoded request; `release` is called when no byte of it is needed any more. */
+  accept(message: Uint8Array, release: () => void): void {
+    if (this.#closed || this.#ending !== undefined) return release();
+    let parsed: InferMessage;
+    try {
+      if (this.#api.isExiting()) throw shuttingDown();
+      parsed = parseInferMessage(message);
+    } catch (reason) {
+      release();
+      this.#endAfterAnswers(reason);
+      return;
+    }
+    const slot: Slot = {
+      id: parsed.id,
+      release,
+      byteSize: message.length,
+      response: undefined,
+      failure: undefined,
+    };
+    this.#slots.push(slot);
+    this.#inFlight++;
+    this.#bytesInFlight += slot.byteSize;
+    this.#start(slot, parsed);
+    this.#holdBack();
+  }
+
+  #start(slot: Slot, message: InferMessage): void {
+    try {
+      startInfer(this.#api, message, this.#options).then(
+        (response) => this.#answered(slot, response),
+        (reason) => this.#failed(slot, reason, message),
+      );
+    } catch (reason) {
+      this.#failed(slot, reason);
+    }
+  }
+
+  #answered(slot: Slot, response: InferResponse): void {
+    slot.response = response;
+    if (this.#closed) return this.#drop(slot);
+    this.#flush();
+  }
+
+  #failed(slot: Slot, reason: unknown, message?: InferMessage): void {
+    if (this.#closed) return this.#drop(slot);
+    if (this.#options.errorAsStatus) {
+      slot.failure = { parts: [], byteSize: 0 };
+      this.#close(reason);
+      return;
+    }
+    const text = toConnectError(reason).rawMessage;
+    slot.failure = encodeStreamFailure(
+      message === undefined ? { message: text, id: slot.id } : {
+        message: text,
+        id: slot.id,
+        model: { name: message.modelName, version: message.modelVersion, final: true },
+      },
+    );
+    this.#flush();
+  }
+
+  /** Writes what is ready, in order. */
+  #flush(): void {
+    while (!this.#closed) {
+      const slot = this.#slots[0];
+      if (slot === undefined || (slot.response ?? slot.failure) === undefined) break;
+      this.#slots.shift();
+      this.#write(slot);
+    }
+    if (this.#ending !== undefined && this.#slots.length === 0) this.#close(this.#ending.reason);
+  }
+
+  #write(slot: Slot): void {
+    let encoded: EncodedMessage;
+    try {
+      encoded = slot.failure ?? encodeInferResponse(slot.response!, { stream: true, final: true });
+    } catch (reason) {
+      encoded = encodeStreamFailure({ message: toConnectError(reason).rawMessage, id: slot.id });
+    }
+    this.#sink.send(encoded, () => {
+      this.#drop(slot);
+      this.#inFlight--;
+      this.#bytesInFlight -= slot.byteSize;
+      this.#holdBack();
+    });
+  }
+
+  #drop(slot: Slot): void {
+    if (slot.response !== undefined) this.#api.releaseResponse(slot.response);
+    slot.release();
+  }
+
+  /** Stops and starts the client: resumes only at half of the bounds, so that it does not toggle at each answer. */
+  #holdBack(): void {
+    if (this.#closed) return;
+    const { maxRequests, maxBytes } = this.#options;
+    if (this.#paused) {
+      if (this.#inFlight > maxRequests / 2 || this.#bytesInFlight > maxBytes / 2) return;
+      this.#paused = false;
+      this.#sink.resume();
+    } else if (this.#inFlight >= maxRequests || this.#bytesInFlight >= maxBytes) {
+      this.#paused = true;
+      this.#sink.pause();
+    }
+  }
+
+  /** The client half-closed: the stream ends after the last answer. */
+  end(): void {
+    this.#endAfterAnswers(undefined);
+  }
+
+  /** The server is going down: no more requests, and the end after the last answer. */
+  shutDown(): void {
+    this.#endAfterAnswers(shuttingDown());
+  }
+
+  #endAfterAnswers(reason: unknown): void {
+    if (this.#closed || this.#ending !== undefined) return;
+    this.#ending = { reason };
+    this.#flush();
+  }
+
+  /** The client has gone: nothing is written any more, what runs is dropped when it settles. */
+  cancel(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const slot of this.#slots) {
+      if ((slot.response ?? slot.failure) !== undefined) this.#drop(slot);
+    }
+    this.#slots.length = 0;
+  }
+
+  #close(reason: unknown): void {
+    this.cancel();
+    this.#sink.finish(reason);
+  }
+}
