@@ -46,7 +46,7 @@ export interface ExecuteRequest {
   readonly signal: AbortSignal | undefined;
 }
 
-/** What became of one request: output tensors, or its failure. */
+/** What became of one request: output tensors, or its failure. Shapes include the batch dimension and `reshape`. */
 export type ExecuteOutcome =
   | {
     readonly outputs: readonly Tensor[];

@@ -1,0 +1,1 @@
+export { IdentityBackend } from "./identity_backend.ts";

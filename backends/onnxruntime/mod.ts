@@ -1,0 +1,1 @@
+export { OnnxBackend } from "./onnx_backend.ts";

@@ -1,0 +1,95 @@
+import { ServerError } from "../../proto/status.ts";
+import type { CallGate } from "../../ffi/call_gate.ts";
+import type { OrtSession } from "../../ffi/onnxruntime/mod.ts";
+import type { BackendModel, InstancePlacement, ModelInstance } from "../backend.ts";
+import { OnnxInstance } from "./instance.ts";
+import { NameCache } from "./native_run.ts";
+import { OutputPool } from "./output_pool.ts";
+import type { MergedInput } from "./prepare_run.ts";
+import type { OutputPlan, RunPlan } from "./run_plan.ts";
+
+/** What a model is made of. */
+export interface OnnxModelParts {
+  readonly name: string;
+  readonly session: OrtSession;
+  readonly plan: RunPlan;
+  readonly runEntries: Readonly<Record<string, string>>;
+  /** Bounds the runs in flight of all models. */
+  readonly gate: CallGate;
+  readonly now: () => number;
+  readonly countBatchRetry: () => void;
+}
+
+/** One loaded ONNX model: a session, on which its instances run at the same time. */
+export class OnnxModel implements BackendModel {
+  readonly name: string;
+  readonly session: OrtSession;
+  readonly plan: RunPlan;
+  readonly runEntries: Readonly<Record<string, string>>;
+  readonly gate: CallGate;
+  readonly now: () => number;
+  readonly countBatchRetry: () => void;
+  /** Inputs the model cannot do without. */
+  readonly requiredInputCount: number;
+  readonly inputNames = new NameCache();
+  readonly outputNames = new NameCache();
+  readonly #pools = new Map<string, OutputPool>();
+  #lastNames: readonly string[] = [];
+
+  constructor(parts: OnnxModelParts) {
+    this.name = parts.name;
+    this.session = parts.session;
+    this.plan = parts.plan;
+    this.runEntries = parts.runEntries;
+    this.gate = parts.gate;
+    this.now = parts.now;
+    this.countBatchRetry = parts.countBatchRetry;
+    const inputs = [...parts.plan.inputs.values()];
+    this.requiredInputCount = inputs.filter(({ isRequired }) => isRequired).length;
+    for (const output of parts.plan.outputs.values()) {
+      if (output.dims === undefined) continue;
+      const pool = new OutputPool(parts.session.environment, output.elementType);
+      this.#pools.set(output.name, pool);
+    }
+  }
+
+  /** Where buffers for an output of foreseeable shape come from; undefined when the runtime allocates it. */
+  outputPool(output: OutputPlan): OutputPool | undefined {
+    return this.#pools.get(output.name);
+  }
+
+  /** Called when an output turned out to have another shape than foreseen: the runtime allocates it from now on. */
+  distrustDims(outputName: string): void {
+    this.#pools.get(outputName)?.[Symbol.dispose]();
+    this.#pools.delete(outputName);
+  }
+
+  /** The names of the inputs; the same array as for the run before when it had the same inputs. */
+  nameList(inputs: readonly MergedInput[]): readonly string[] {
+    const last = this.#lastNames;
+    if (last.length === inputs.length && inputs.every(({ plan }, i) => plan.name === last[i])) {
+      return last;
+    }
+    return this.#lastNames = inputs.map(({ plan }) => plan.name);
+  }
+
+  createInstance(placement: InstancePlacement): Promise<ModelInstance> {
+    if (placement.kind === "KIND_GPU") {
+      return Promise.reject(
+        new ServerError(
+          "UNSUPPORTED",
+          `instance '${placement.name}' of model '${this.name}' cannot run on a GPU: this backend ` +
+            `runs on CPUs only`,
+        ),
+      );
+    }
+    return Promise.resolve(new OnnxInstance(this, placement));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    for (const pool of this.#pools.values()) pool[Symbol.dispose]();
+    this.#pools.clear();
+    this.session[Symbol.dispose]();
+    return Promise.resolve();
+  }
+}

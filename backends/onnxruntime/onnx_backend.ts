@@ -1,0 +1,160 @@
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import { ServerError } from "../../proto/status.ts";
+import { type CallGate, createCallGate } from "../../ffi/call_gate.ts";
+import { LibraryNotFoundError } from "../../ffi/library.ts";
+import {
+  type GlobalThreadPools,
+  OrtEnvironment,
+  OrtError,
+  OrtSession,
+} from "../../ffi/onnxruntime/mod.ts";
+import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
+import { completeConfig, isComplete } from "./auto_complete.ts";
+import { OnnxModel } from "./model.ts";
+import { findModelFile } from "./model_file.ts";
+import { runtimeError } from "./run_session.ts";
+import { createRunPlan } from "./run_plan.ts";
+import { flagSetting, integerSetting, readModelSettings } from "./session_settings.ts";
+import { checkSignature } from "./signature_check.ts";
+
+/** Runs in flight: half of the runtime's blocking pool, which also serves files and name lookups. */
+const MAX_RUNS_IN_FLIGHT = 16;
+const MAX_LOADS_IN_FLIGHT = 4;
+/** A session opened for completion waits this long for the load that follows. */
+const PREPARED_SESSION_TTL_MS = 30_000;
+
+/** ONNX models through the native ONNX Runtime, on CPUs. */
+export class OnnxBackend implements Backend {
+  readonly name = "onnxruntime";
+  readonly preference = { kind: "KIND_CPU", count: 2 } as const;
+  readonly #context: BackendContext;
+  readonly #runGate = createCallGate(MAX_RUNS_IN_FLIGHT);
+  readonly #loadGate: CallGate = createCallGate(MAX_LOADS_IN_FLIGHT);
+  readonly #prepared = new Map<ModelConfig, PreparedSession>();
+  #environment: OrtEnvironment | undefined;
+
+  constructor(context: BackendContext) {
+    this.#context = context;
+  }
+
+  async autoComplete(source: ModelSource): Promise<void> {
+    const { config } = source;
+    if (isComplete(config)) return;
+    const defaultMaxBatchSize = integerSetting(this.#context.settings, "default-max-batch-size");
+    const path = await findModelFile(source);
+    const session = await this.#openSession(source, path);
+    try {
+      const modelName = source.name;
+      completeConfig(config, session.signature, { modelName, defaultMaxBatchSize });
+    } catch (error) {
+      session[Symbol.dispose]();
+      throw error;
+    }
+    this.#keep(config, { path, session });
+  }
+
+  async openModel(source: ModelSource): Promise<BackendModel> {
+    const { now, countBatchRetry, settings } = this.#context;
+    const path = await findModelFile(source);
+    const { runEntries } = readModelSettings(source, settings);
+    const session = this.#takePrepared(source.config, path) ??
+      await this.#openSession(source, path);
+    try {
+      checkSignature(source, session.signature);
+      return new OnnxModel({
+        name: source.name,
+        session,
+        plan: createRunPlan(source.config, session.signature),
+        runEntries,
+        gate: this.#runGate,
+        now,
+        countBatchRetry: () => countBatchRetry(source.name, source.version),
+      });
+    } catch (error) {
+      session[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async #openSession(source: ModelSource, path: string): Promise<OrtSession> {
+    const { session: settings } = readModelSettings(source, this.#context.settings);
+    const environment = this.#openEnvironment();
+    const turn = this.#loadGate.enter();
+    if (turn !== undefined) await turn;
+    try {
+      return await OrtSession.open(environment, path, settings);
+    } catch (error) {
+      throw error instanceof OrtError ? runtimeError(error) : ServerError.from(error);
+    } finally {
+      this.#loadGate.leave();
+    }
+  }
+
+  /** Opened with the first model, so that a missing library concerns only models that need it. */
+  #openEnvironment(): OrtEnvironment {
+    if (this.#environment !== undefined) return this.#environment;
+    const { settings, log } = this.#context;
+    try {
+      const environment = OrtEnvironment.open({
+        libraryPath: settings.get("library"),
+        globalThreadPools: readGlobalThreadPools(settings),
+      });
+      log.info(`ONNX Runtime ${environment.version} from ${environment.libraryPath}`);
+      return this.#environment = environment;
+    } catch (error) {
+      if (error instanceof OrtError) throw runtimeError(error);
+      if (error instanceof LibraryNotFoundError) {
+        throw new ServerError("UNAVAILABLE", error.message, { cause: error });
+      }
+      throw ServerError.from(error, "UNAVAILABLE");
+    }
+  }
+
+  /** Keeps the session for the `openModel` that usually follows, so that a model is not loaded twice. */
+  #keep(config: ModelConfig, { path, session }: Pick<PreparedSession, "path" | "session">): void {
+    this.#drop(config);
+    const timer = setTimeout(() => this.#drop(config), PREPARED_SESSION_TTL_MS);
+    Deno.unrefTimer(timer);
+    this.#prepared.set(config, { path, session, timer });
+  }
+
+  #takePrepared(config: ModelConfig, path: string): OrtSession | undefined {
+    const prepared = this.#prepared.get(config);
+    if (prepared === undefined) return undefined;
+    this.#prepared.delete(config);
+    clearTimeout(prepared.timer);
+    if (prepared.path === path) return prepared.session;
+    prepared.session[Symbol.dispose]();
+    return undefined;
+  }
+
+  #drop(config: ModelConfig): void {
+    const prepared = this.#prepared.get(config);
+    if (prepared === undefined) return;
+    this.#prepared.delete(config);
+    clearTimeout(prepared.timer);
+    prepared.session[Symbol.dispose]();
+  }
+
+  /** The environment stays: it is one per process, and finalizers may still free values in it. */
+  [Symbol.asyncDispose](): Promise<void> {
+    for (const config of [...this.#prepared.keys()]) this.#drop(config);
+    return Promise.resolve();
+  }
+}
+
+interface PreparedSession {
+  readonly path: string;
+  readonly session: OrtSession;
+  readonly timer: ReturnType<typeof setTimeout>;
+}
+
+function readGlobalThreadPools(
+  settings: BackendContext["settings"],
+): GlobalThreadPools | undefined {
+  if (flagSetting(settings, "enable-global-threadpool") !== true) return undefined;
+  return {
+    intraOpThreadCount: Math.max(integerSetting(settings, "intra_op_thread_count") ?? 0, 0),
+    interOpThreadCount: Math.max(integerSetting(settings, "inter_op_thread_count") ?? 0, 0),
+  };
+}

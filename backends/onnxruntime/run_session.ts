@@ -1,0 +1,125 @@
+import { ServerError } from "../../proto/status.ts";
+import { type OrtError, type OrtRunOptions, takeStatus } from "../../ffi/onnxruntime/mod.ts";
+import { type CollectedOutput, collectValue } from "./output_collect.ts";
+import type { OnnxModel } from "./model.ts";
+import type { PreparedRun } from "./prepare_run.ts";
+
+/** The whole outputs of a run, in the order of the prepared names. */
+export type RunResult = readonly CollectedOutput[];
+
+/**
+ * Runs the session on the blocking pool and takes the outputs.
+ * @throws ServerError INTERNAL with the runtime's words; then nothing of the outputs is held.
+ */
+export async function runSession(
+  model: OnnxModel,
+  prepared: PreparedRun,
+  options: OrtRunOptions,
+): Promise<RunResult> {
+  const { pending } = prepared;
+  let error = await callRun(model, prepared, options);
+  const foreseen = pending.map(({ target }) => target?.shape);
+  const mayBeShape = error !== undefined && /shape/i.test(error.message);
+  if (mayBeShape && foreseen.some((shape) => shape !== undefined)) {
+    // Perhaps an output is not of the shape that the model's signature promises: let the runtime decide.
+    giveBack(model, prepared);
+    error = await callRun(model, prepared, options);
+    if (error !== undefined) throw runtimeError(error);
+    const result = collectAll(model, prepared);
+    result.forEach(({ tensor }, index) => {
+      const shape = foreseen[index];
+      if (shape !== undefined && !sameShape(shape, tensor.shape)) model.distrustDims(tensor.name);
+    });
+    return result;
+  }
+  if (error !== undefined) {
+    giveBack(model, prepared);
+    throw runtimeError(error);
+  }
+  return collectAll(model, prepared);
+}
+
+function sameShape(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((dim, index) => dim === b[index]);
+}
+
+async function callRun(
+  model: OnnxModel,
+  prepared: PreparedRun,
+  options: OrtRunOptions,
+): Promise<OrtError | undefined> {
+  const { session, gate } = model;
+  const { calls } = session.environment;
+  const { inputNames, inputs, outputNames, outputs } = prepared;
+  const turn = gate.enter();
+  if (turn !== undefined) await turn;
+  try {
+    const status = await calls.Run(
+      session.pointer,
+      options.pointer,
+      inputNames.array,
+      inputs,
+      BigInt(inputNames.length),
+      outputNames.array,
+      BigInt(outputNames.length),
+      outputs,
+    );
+    // `inputNames` and `outputNames` are referenced from `prepared`, which outlives the call.
+    return takeStatus(calls, status);
+  } finally {
+    gate.leave();
+  }
+}
+
+/** Takes our targets out of a run that failed. */
+function giveBack(model: OnnxModel, { pending, outputs }: PreparedRun): void {
+  outputs.fill(0n);
+  pending.forEach(({ plan, target }, index) => {
+    if (target === undefined) return;
+    model.outputPool(plan)?.give(target);
+    pending[index] = { plan, target: undefined };
+  });
+}
+
+function collectAll(model: OnnxModel, prepared: PreparedRun): RunResult {
+  const { pending, outputs } = prepared;
+  const { environment } = model.session;
+  const collected: CollectedOutput[] = [];
+  try {
+    for (let index = 0; index < pending.length; index++) {
+      const { plan, target } = pending[index]!;
+      if (target !== undefined) {
+        const { name, datatype } = plan;
+        const tensor = { name, datatype, shape: target.shape, data: target.data };
+        const pool = model.outputPool(plan);
+        collected.push({ tensor, release: () => pool?.give(target) });
+        continue;
+      }
+      const value = Deno.UnsafePointer.create(outputs[index] ?? 0n);
+      outputs[index] = 0n;
+      if (value === null) {
+        throw new ServerError("INTERNAL", `the model gave no value for output '${plan.name}'`);
+      }
+      collected.push(collectValue(environment, plan, value));
+    }
+    return collected;
+  } catch (error) {
+    for (const { release } of collected) release?.();
+    for (let index = collected.length; index < pending.length; index++) {
+      const { plan, target } = pending[index]!;
+      if (target !== undefined) model.outputPool(plan)?.give(target);
+      else if (outputs[index] !== 0n) {
+        const value = Deno.UnsafePointer.create(outputs[index] ?? 0n);
+        if (value !== null) environment.calls.ReleaseValue(value);
+      }
+    }
+    throw error;
+  }
+}
+
+/** The text the reference gives for failures of the runtime. */
+export function runtimeError(error: OrtError): ServerError {
+  return new ServerError("INTERNAL", `onnx runtime error ${error.code}: ${error.message}`, {
+    cause: error,
+  });
+}

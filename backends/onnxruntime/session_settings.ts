@@ -1,0 +1,126 @@
+import { join } from "node:path";
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import { ServerError } from "../../proto/status.ts";
+import { GRAPH_OPTIMIZATION, type SessionSettings } from "../../ffi/onnxruntime/mod.ts";
+import type { BackendSettings, ModelSource } from "../backend.ts";
+
+const INITIALIZER_ALLOCATOR_KEY = "session.use_device_allocator_for_initializers";
+const ARENA_SHRINKAGE_KEY = "memory.enable_memory_arena_shrinkage";
+
+/** Everything the configuration and the server's flags say about running one model. */
+export interface ModelSettings {
+  readonly session: SessionSettings;
+  /** Configuration entries of every run. */
+  readonly runEntries: Readonly<Record<string, string>>;
+}
+
+/**
+ * Reads graph level, parameters, accelerators and operator libraries of config.md §10.
+ * @throws ServerError INVALID_ARG naming the parameter and its value.
+ */
+export function readModelSettings(source: ModelSource, settings: BackendSettings): ModelSettings {
+  const { config } = source;
+  checkAccelerators(config);
+  const read = <T>(key: string, parse: (text: string, name: string) => T): T | undefined => {
+    const text = config.parameters[key]?.stringValue;
+    return text === undefined
+      ? undefined
+      : parse(text, `parameter '${key}' of model '${source.name}'`);
+  };
+  const threads = (key: string): number =>
+    read(key, parseInteger) ?? integerSetting(settings, key) ?? 0;
+  const memoryArena = read("enable_mem_arena", parseFlag);
+  const memoryPattern = read("enable_mem_pattern", parseFlag);
+  const initializerAllocator = config.parameters[INITIALIZER_ALLOCATOR_KEY]?.stringValue;
+  const shrinkage = config.parameters[ARENA_SHRINKAGE_KEY]?.stringValue;
+  return {
+    session: {
+      graphOptimization: graphOptimization(config.optimization?.graph?.level ?? 0),
+      intraOpThreadCount: threads("intra_op_thread_count"),
+      interOpThreadCount: threads("inter_op_thread_count"),
+      parallelExecution: read("execution_mode", parseExecutionMode) ?? false,
+      ...(memoryArena === undefined ? {} : { memoryArena }),
+      ...(memoryPattern === undefined ? {} : { memoryPattern }),
+      entries: initializerAllocator === undefined
+        ? {}
+        : { [INITIALIZER_ALLOCATOR_KEY]: initializerAllocator },
+      operatorLibraries: operatorLibraries(source),
+    },
+    runEntries: shrinkage === undefined || shrinkage === ""
+      ? {}
+      : { [ARENA_SHRINKAGE_KEY]: shrinkage },
+  };
+}
+
+/** An integer among the server's settings of the backend; undefined when it is not there. */
+export function integerSetting(settings: BackendSettings, key: string): number | undefined {
+  const text = settings.get(key);
+  return text === undefined ? undefined : parseInteger(text, `--backend-config '${key}'`);
+}
+
+/** A truth value among the server's settings of the backend. */
+export function flagSetting(settings: BackendSettings, key: string): boolean | undefined {
+  const text = settings.get(key);
+  return text === undefined ? undefined : parseFlag(text, `--backend-config '${key}'`);
+}
+
+function graphOptimization(level: number): number {
+  if (level === -1) return GRAPH_OPTIMIZATION.BASIC;
+  if (level === 1) return GRAPH_OPTIMIZATION.EXTENDED;
+  if (level === 2) return GRAPH_OPTIMIZATION.OFF;
+  return GRAPH_OPTIMIZATION.ALL;
+}
+
+/** Reads the number at the start of the text, as the reference does: what follows it is ignored. */
+function parseInteger(text: string, name: string): number {
+  const match = /^\s*([+-]?\d+)/.exec(text);
+  const value = match === null ? NaN : Number(match[1]);
+  if (!(value >= -(2 ** 31) && value < 2 ** 31)) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `failed to convert '${text}' to integral number for ${name}`,
+    );
+  }
+  return value;
+}
+
+function parseFlag(text: string, name: string): boolean {
+  const lower = text.toLowerCase();
+  if (lower === "1" || lower === "true") return true;
+  if (lower === "0" || lower === "false") return false;
+  throw new ServerError("INVALID_ARG", `failed to convert '${text}' to boolean for ${name}`);
+}
+
+function parseExecutionMode(text: string, name: string): boolean {
+  const mode = parseInteger(text, name);
+  if (mode === 0 || mode === 1) return mode === 1;
+  throw new ServerError(
+    "INVALID_ARG",
+    `Invalid configuration value provided for ${name}. Expected values for execution_mode are ` +
+      `0 or 1 but got ${mode}.`,
+  );
+}
+
+/** Accelerators for GPUs do not matter on a CPU; for CPUs there is none in this build. */
+function checkAccelerators(config: ModelConfig): void {
+  const requested = config.optimization?.executionAccelerators?.cpuExecutionAccelerator ?? [];
+  for (const { name } of requested) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `unknown Execution Accelerator '${name}' is requested`,
+    );
+  }
+}
+
+function operatorLibraries(source: ModelSource): string[] {
+  const names = source.config.modelOperations?.opLibraryFilename ?? [];
+  return names.map((name) => {
+    const path = join(source.modelDirectory, name);
+    try {
+      return Deno.statSync(path).isFile ? path : name;
+    } catch {
+      // Not in the model's folder: left to the search of the system's loader, whose failure names the file.
+      return name;
+    }
+  });
+}

@@ -1,0 +1,43 @@
+import type { Tensor } from "../../proto/tensor.ts";
+import type { ExecuteOutcome, ExecuteRequest } from "../backend.ts";
+import type { OnnxModel } from "./model.ts";
+import { splitOutput } from "./output_collect.ts";
+import type { RunResult } from "./run_session.ts";
+
+/**
+ * Gives each request its part of the outputs it asked for. The memory of a run is released with the last request.
+ * @throws ServerError INTERNAL naming an output that does not hold enough for all; everything is released then.
+ */
+export function shareOutputs(
+  model: OnnxModel,
+  result: RunResult,
+  requests: readonly ExecuteRequest[],
+): ExecuteOutcome[] {
+  const releases: (() => void)[] = [];
+  for (const { release } of result) if (release !== undefined) releases.push(release);
+  let parts: Tensor[][];
+  try {
+    const context = { run: model.plan, requests };
+    parts = result.map(({ tensor }) =>
+      splitOutput(tensor, model.plan.outputs.get(tensor.name)!, context)
+    );
+  } catch (error) {
+    for (const release of releases) release();
+    throw error;
+  }
+  let holders = requests.length;
+  return requests.map((request, index) => {
+    const own = parts.map((output) => output[index]!);
+    const outputs = own.length === request.outputs.length
+      ? own
+      : own.filter(({ name }) => request.outputs.includes(name));
+    if (releases.length === 0) return { outputs };
+    let isReleased = false;
+    const release = () => {
+      if (isReleased) return;
+      isReleased = true;
+      if (--holders === 0) { for (const each of releases) each(); }
+    };
+    return { outputs, release };
+  });
+}

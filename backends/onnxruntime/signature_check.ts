@@ -1,0 +1,152 @@
+import type { ModelInput, ModelOutput } from "../../proto/gen/model_config_pb.ts";
+import { DataType } from "../../proto/gen/model_config_pb.ts";
+import { ServerError } from "../../proto/status.ts";
+import { formatShape } from "../../proto/tensor.ts";
+import type { SessionSignature, TensorSignature } from "../../ffi/onnxruntime/mod.ts";
+import type { ModelSource } from "../backend.ts";
+import { checkIsTensor } from "./auto_complete.ts";
+import { checkControls, checkStates } from "./sequence_check.ts";
+import { checkDims, type ModelTensors } from "./dims_check.ts";
+import { configTypeName } from "./tensor_types.ts";
+
+/**
+ * Compares the configuration with the model (config.md §8.2): number, names, types and dims of inputs and outputs,
+ * sequence controls, states and generated inputs.
+ * @throws ServerError with the first mismatch.
+ */
+export function checkSignature(source: ModelSource, signature: SessionSignature): void {
+  const tensors: ModelTensors = {
+    modelName: source.name,
+    isBatching: source.config.maxBatchSize > 0,
+    inputs: byName(signature.inputs),
+    outputs: byName(signature.outputs),
+    initializers: byName(signature.overridableInitializers),
+  };
+  const { config } = source;
+  const controlCount = checkControls(config, tensors);
+  const stateCount = checkStates(config, tensors);
+  const batchInputCount = checkBatchInputs(source, tensors);
+  checkInputCount(source, tensors, controlCount + stateCount + batchInputCount);
+  for (const input of config.input) checkInput(input, tensors);
+  checkNoInputTwice(source, tensors);
+  const scattered = new Set(config.batchOutput.flatMap(({ targetName }) => targetName));
+  for (const output of config.output) {
+    checkOutput(output, tensors, { isScattered: scattered.has(output.name) });
+  }
+}
+
+function byName(tensors: readonly TensorSignature[]): Map<string, TensorSignature> {
+  return new Map(tensors.map((tensor) => [tensor.name, tensor]));
+}
+
+function refuse(message: string): never {
+  throw new ServerError("INVALID_ARG", message);
+}
+
+function checkInputCount(source: ModelSource, tensors: ModelTensors, fedCount: number): void {
+  const listed = source.config.input.filter(({ name, optional }) =>
+    !optional || tensors.inputs.has(name)
+  );
+  const expected = listed.length + fedCount;
+  if (expected === tensors.inputs.size) return;
+  refuse(
+    `unable to load model '${source.name}', configuration expects ${expected} inputs, model ` +
+      `provides ${tensors.inputs.size}`,
+  );
+}
+
+/** The number alone does not tell that every input of the model is there. */
+function checkNoInputTwice(source: ModelSource, tensors: ModelTensors): void {
+  const seen = new Set<string>();
+  for (const { name } of source.config.input) {
+    if (seen.has(name)) {
+      const missing = [...tensors.inputs.keys()].filter((each) => !seen.has(each));
+      refuse(
+        `unable to load model '${source.name}', configuration lists input '${name}' more than ` +
+          `once; not listed so far: ${missing.join(", ")}`,
+      );
+    }
+    seen.add(name);
+  }
+}
+
+function checkInput(input: ModelInput, tensors: ModelTensors): void {
+  const { modelName, isBatching, inputs, initializers } = tensors;
+  const tensor = inputs.get(input.name) ??
+    (input.optional ? initializers.get(input.name) : undefined);
+  if (tensor === undefined) {
+    const allowed = [...inputs.keys(), ...initializers.keys()];
+    refuse(
+      `unexpected inference input '${input.name}', allowed inputs are: ${allowed.join(", ")}`,
+    );
+  }
+  checkIsTensor(tensor);
+  if (!inputs.has(input.name) && isBatching) {
+    refuse(
+      `unable to load model '${modelName}', optional input '${input.name}' is not supported for ` +
+        `models that support batching`,
+    );
+  }
+  checkType(input, tensor, { modelName, kind: "input" });
+  if (input.allowRaggedBatch && isBatching) {
+    const dims = tensor.dims ?? [];
+    if (dims.length === 1 && dims[0] === -1) return;
+    refuse(
+      `unable to load model '${modelName}', configuration expects model provides input with shape ` +
+        `[-1]  for ragged input '${input.name}', model provides ${formatShape(dims)}`,
+    );
+  }
+  checkDims(tensor, input.reshape?.shape ?? input.dims, { tensors, isExact: false });
+}
+
+function checkOutput(
+  output: ModelOutput,
+  tensors: ModelTensors,
+  { isScattered }: { readonly isScattered: boolean },
+): void {
+  const tensor = tensors.outputs.get(output.name);
+  if (tensor === undefined) {
+    const allowed = [...tensors.outputs.keys()].join(", ");
+    refuse(`unexpected inference output '${output.name}', allowed outputs are: ${allowed}`);
+  }
+  checkIsTensor(tensor);
+  checkType(output, tensor, { modelName: tensors.modelName, kind: "output" });
+  if (isScattered) return;
+  checkDims(tensor, output.reshape?.shape ?? output.dims, { tensors, isExact: true });
+}
+
+function checkType(
+  { name, dataType }: { readonly name: string; readonly dataType: DataType },
+  tensor: TensorSignature,
+  { modelName, kind }: { readonly modelName: string; readonly kind: "input" | "output" },
+): void {
+  const expected = DataType[dataType];
+  const provided = configTypeName(tensor.elementType);
+  if (expected === provided) return;
+  refuse(
+    `unable to load model '${modelName}', configuration expects datatype ${expected} for ${kind} ` +
+      `'${name}', model provides ${provided}`,
+  );
+}
+
+function checkBatchInputs(source: ModelSource, tensors: ModelTensors): number {
+  let count = 0;
+  for (const { targetName, dataType } of source.config.batchInput) {
+    if (targetName.length === 0) {
+      refuse(`batch input must specify 'target_name' for ${source.name}`);
+    }
+    for (const name of targetName) {
+      const tensor = tensors.inputs.get(name);
+      if (tensor === undefined) {
+        const allowed = [...tensors.inputs.keys()].join(", ");
+        refuse(
+          `unable to load model '${source.name}', batch input '${name}' is no input of the model, ` +
+            `allowed inputs are: ${allowed}`,
+        );
+      }
+      checkType({ name, dataType }, tensor, { modelName: source.name, kind: "input" });
+      count++;
+    }
+  }
+  return count;
+}

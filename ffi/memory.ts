@@ -1,0 +1,82 @@
+import type { NativePointer } from "./handle.ts";
+
+const textEncoder = new TextEncoder();
+
+/** Alignment of the buffers we hand to native code: a cache line, and the widest vector registers. */
+export const ALIGNMENT = 64;
+
+/** `char*`: UTF-8 bytes with a terminating zero. */
+export function cString(text: string): Uint8Array<ArrayBuffer> {
+  // Into a block of its own: small typed arrays made otherwise may live on the JavaScript heap and move.
+  const encoded = textEncoder.encode(text);
+  const bytes = new Uint8Array(new ArrayBuffer(encoded.length + 1));
+  bytes.set(encoded);
+  return bytes;
+}
+
+/** Address of a buffer's first byte; 0n when it is empty. */
+export function addressOf(buffer: BufferSource): bigint {
+  return addressOfPointer(Deno.UnsafePointer.of(buffer as Uint8Array<ArrayBuffer>));
+}
+
+/** Numeric address of a pointer. */
+export function addressOfPointer(pointer: Deno.PointerValue): bigint {
+  return pointer === null ? 0n : Deno.UnsafePointer.value(pointer);
+}
+
+/** The text a `char*` points to; "" for null. */
+export function readCString(pointer: Deno.PointerValue): string {
+  return pointer === null ? "" : Deno.UnsafePointerView.getCString(pointer);
+}
+
+/** A view of native memory, without a copy. It must not be used after the memory was freed. */
+export function viewMemory(pointer: NativePointer, byteLength: number): ArrayBuffer {
+  return Deno.UnsafePointerView.getArrayBuffer(pointer, byteLength);
+}
+
+/** A copy of native memory. */
+export function copyMemory(pointer: NativePointer, byteLength: number): Uint8Array<ArrayBuffer> {
+  const copy = new Uint8Array(byteLength);
+  Deno.UnsafePointerView.copyInto(pointer, copy);
+  return copy;
+}
+
+/** Zeroed bytes whose address is a multiple of {@linkcode ALIGNMENT}; never empty, so that it has an address. */
+export function allocateAligned(byteLength: number): Uint8Array<ArrayBuffer> {
+  const block = new ArrayBuffer(Math.max(byteLength, 1) + ALIGNMENT - 1);
+  const excess = Number(addressOf(block) % BigInt(ALIGNMENT));
+  return new Uint8Array(block, excess === 0 ? 0 : ALIGNMENT - excess, Math.max(byteLength, 1));
+}
+
+/** Reusable out-parameters of pointer size, each read right after the call that wrote it. */
+export class OutParameter {
+  readonly cell: BigUint64Array<ArrayBuffer> = new BigUint64Array(new ArrayBuffer(8));
+
+  get address(): bigint {
+    return this.cell[0] ?? 0n;
+  }
+
+  /** The value as a count or size. */
+  get size(): number {
+    return Number(this.address);
+  }
+
+  get pointer(): Deno.PointerValue {
+    return Deno.UnsafePointer.create(this.address);
+  }
+}
+
+/** `const char* const[]` that keeps its strings alive as long as it is. */
+export class CStringArray {
+  readonly array: BigUint64Array<ArrayBuffer>;
+  readonly length: number;
+  /** Native code reads these through `array` only; the reference keeps them from being collected. */
+  readonly strings: readonly Uint8Array<ArrayBuffer>[];
+
+  constructor(texts: readonly string[]) {
+    this.strings = texts.map(cString);
+    this.length = texts.length;
+    this.array = new BigUint64Array(new ArrayBuffer(8 * Math.max(texts.length, 1)));
+    this.strings.forEach((text, index) => this.array[index] = addressOf(text));
+  }
+}
