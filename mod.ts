@@ -1,1 +1,41 @@
-export { type Datatype } from "./proto/datatype.ts";
+/**
+ * An inference server that speaks the protocols of Triton Inference Server.
+ *
+ * Run it (`deno run -A mod.ts --model-repository=DIR`), or use {@linkcode createServer} to have it inside a program.
+ *
+ * @module
+ */
+export {
+  createServer,
+  type CreateServerOptions,
+  type ListenOptions,
+  type Server,
+  type ServerStart,
+  type StartedModel,
+} from "./server/cli/embedded_server.ts";
+export type { EmbeddedInput, EmbeddedRequest } from "./server/cli/embedded_request.ts";
+export type {
+  InferenceApi,
+  InferOptions,
+  ModelIndexEntry,
+  ModelMetadata,
+  ModelState,
+  ServerMetadata,
+} from "./server/core/inference_api.ts";
+export type {
+  InferOutput,
+  InferRequest,
+  InferResponse,
+  ParameterValue,
+  RequestedOutput,
+  SharedMemoryReference,
+  TensorDescription,
+} from "./proto/infer.ts";
+export type { Datatype } from "./proto/datatype.ts";
+export type { Tensor } from "./proto/tensor.ts";
+export { ServerError, type StatusCode } from "./proto/status.ts";
+
+if (import.meta.main) {
+  const { main } = await import("./server/cli/main.ts");
+  Deno.exit(await main(Deno.args));
+}

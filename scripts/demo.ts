@@ -31,8 +31,9 @@ if (import.meta.main) {
   const args = [`--model-repository=${DEMO_REPOSITORY}`, "--exit-on-error=false", ...Deno.args];
   Deno.exit(
     await main(args, {
-      onReady: (ports) => {
-        if (ports.http !== undefined) print(formatCurl(models, ports.http));
+      onReady: ({ services }) => {
+        const http = services.find(({ name }) => name === "HTTP");
+        if (http !== undefined) print(formatCurl(models, http.listener.port));
       },
     }),
   );

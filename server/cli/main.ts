@@ -1,12 +1,16 @@
 import { ServerError } from "../../proto/status.ts";
 import { denoVersionFault } from "./deno_version.ts";
 import { parseFlags } from "./flags.ts";
+import type { ServeCallbacks } from "./serve_command.ts";
 import { readServeOptions, type ServeOptions } from "./serve_options.ts";
 
 const encoder = new TextEncoder();
 
 /** Runs the server with a command line until it ends; returns the exit code. */
-export async function main(args: readonly string[]): Promise<number> {
+export async function main(
+  args: readonly string[],
+  callbacks: ServeCallbacks = {},
+): Promise<number> {
   const fault = denoVersionFault(Deno.version.deno);
   if (fault !== undefined) {
     printError(fault);
@@ -26,7 +30,7 @@ export async function main(args: readonly string[]): Promise<number> {
     return await refuseCommandLine(ServerError.from(reason));
   }
   const { serve } = await import("./serve_command.ts");
-  return await serve(options, notes);
+  return await serve(options, notes, callbacks);
 }
 
 async function refuseCommandLine(problem: ServerError): Promise<number> {

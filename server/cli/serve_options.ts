@@ -7,6 +7,7 @@ import {
 } from "../core/options.ts";
 import type { ParsedFlags } from "./flags.ts";
 import { parseBackendSetting, parseSettingValue, parseVerboseLevel } from "./flag_values.ts";
+import { type MetricsSettings, readMetricsSettings } from "./metrics_settings.ts";
 import { parseRestrictedApis, type RestrictedApi } from "./restricted_apis.ts";
 
 /** Where a service listens: an address with a port (0 = any free one), or `unix:/path`. */
@@ -51,7 +52,7 @@ export interface GrpcServiceOptions extends Endpoint {
 
 /** Settings of the metrics service. */
 export interface MetricsServiceOptions extends Endpoint {
-  readonly settings: ReadonlyMap<string, string>;
+  readonly settings: MetricsSettings;
   readonly cpuMetrics: boolean;
   readonly intervalMs: number;
 }
@@ -213,7 +214,7 @@ function readMetricsOptions(flags: ParsedFlags): MetricsServiceOptions {
   return {
     ...endpoint,
     address: flags.given("metrics-address") ? endpoint.address : flags.text("http-address"),
-    settings,
+    settings: readMetricsSettings(settings),
     cpuMetrics: flags.bool("allow-cpu-metrics"),
     intervalMs: flags.number("metrics-interval-ms"),
   };

@@ -1,3 +1,7 @@
+import type { StartedModel } from "../core/inference_server.ts";
+import type { ServeOptions } from "./serve_options.ts";
+import type { Service } from "./services.ts";
+
 /** One line of the table of models. */
 export interface ModelRow {
   readonly name: string;
@@ -13,16 +17,52 @@ export interface ServiceRow {
   readonly place: string;
 }
 
+/** The rows of what was loaded. */
+export function modelRows(models: readonly StartedModel[]): ModelRow[] {
+  return models.map((model) => ({
+    name: model.name,
+    version: model.version === undefined ? "" : String(model.version),
+    state: model.state,
+    remark: model.reason === "" ? `${model.loadMs.toFixed(0)} ms` : model.reason,
+  }));
+}
+
+/** The rows of what listens. */
+export function serviceRows(services: readonly Service[]): ServiceRow[] {
+  return services.map(({ name, scheme, listener }) => ({
+    name,
+    place: formatUrl(scheme, listener.address, listener.port),
+  }));
+}
+
+/** The options in force, with the reference's names. */
+export function formatOptions(options: ServeOptions): string {
+  const { server } = options;
+  const rows: (readonly [string, string])[] = [
+    ["server_id", server.id],
+    ...server.modelRepositories.map((path, index) =>
+      [`model_repository_path[${index}]`, path] as const
+    ),
+    ["model_control_mode", `MODE_${server.modelControlMode.toUpperCase()}`],
+    ...server.loadModels.map((name, index) => [`startup_models_${index}`, name] as const),
+    ["strict_model_config", server.autoCompleteConfig ? "0" : "1"],
+    ["model_config_name", server.modelConfigName],
+    ["strict_readiness", server.strictReadiness ? "1" : "0"],
+    ["exit_timeout", String(server.exitTimeoutSecs)],
+  ];
+  return formatTable(["Option", "Value"], rows);
+}
+
 /** What a person wants to see when the server is up: the addresses, and what became of each model. */
 export function formatStartReport(
   services: readonly ServiceRow[],
   models: readonly ModelRow[],
 ): string {
-  const lines = services.map((row) => `  ${row.name.padEnd(8)} ${row.place}`);
   const table = models.length === 0
     ? "  no models"
     : formatTable(["Model", "Version", "State", ""], models.map(rowCells));
-  return `\n${lines.join("\n")}\n\n${table}\n`;
+  const lines = services.map((row) => `  ${row.name.padEnd(8)} ${row.place}`);
+  return [`\n${table}\n`, ...lines].join("\n") + "\n";
 }
 
 function rowCells(row: ModelRow): readonly string[] {

@@ -10,13 +10,13 @@ Deno.test("formatStartReport() aligns columns and continues long reasons", () =>
   assert.equal(
     report,
     `
-  HTTP     http://localhost:8000
-
   Model   Version  State
   ------  -------  -----------
   m       1        READY        12 ms
   longer           UNAVAILABLE  first
                                 second
+
+  HTTP     http://localhost:8000
 `,
   );
 });

@@ -1,0 +1,66 @@
+import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
+import {
+  createInferenceServer,
+  type InferenceServer,
+  type StartResult,
+} from "../core/inference_server.ts";
+import type { ServerLog } from "../core/log.ts";
+import { createSystemClock } from "../core/system_clock.ts";
+import { settingsOf } from "./backend_settings.ts";
+import type { ServeOptions } from "./serve_options.ts";
+import { openServices, type Service } from "./services.ts";
+
+/** The parts of a server process, wired: engine and listeners. */
+export interface Program {
+  readonly server: InferenceServer;
+  /** The services that listen, once `listen()` has returned. */
+  readonly services: readonly Service[];
+  /** Loads the models; never rejects. */
+  load(): Promise<StartResult>;
+  /** Opens the ports. @throws ServerError UNAVAILABLE when one cannot be opened; none is open then. */
+  listen(): Promise<void>;
+  /** Ends everything; false when the time was too short for what was in flight. */
+  stop(timeoutMs: number): Promise<boolean>;
+}
+
+/** Wires the server's parts; nothing is loaded or opened yet. */
+export function createProgram(options: ServeOptions, log: ServerLog): Program {
+  const clock = createSystemClock();
+  const backendLog = log.module("backend.ts");
+  const server = createInferenceServer(options.server, {
+    clock,
+    log,
+    backendNames: BACKEND_NAMES,
+    statistics: options.metrics?.settings.statistics ?? {},
+    delaySchedulerCount: Number.parseInt(Deno.env.get("TRITONSERVER_DELAY_SCHEDULER") ?? "0") || 0,
+    openBackend: (name) =>
+      openBackend(name, {
+        settings: settingsOf(options.server.backendConfig, name),
+        log: backendLog,
+        now: clock.now,
+        countBatchRetry: (model, version) => server.countBatchRetry(model, version),
+      }),
+  });
+  let services: readonly Service[] = [];
+  return {
+    server,
+    get services() {
+      return services;
+    },
+    load: () => server.start(),
+    listen: async () => {
+      services = await openServices(options, { server, clock, log });
+    },
+    stop: async (timeoutMs) => {
+      const frontends = services.filter((service) => service.name !== "Metrics");
+      // Both at once: what is in flight ends in the engine and at the listeners together, and from
+      // now on health tells clients of open connections that the server is exiting.
+      const [isStopped, ...drained] = await Promise.all([
+        server.stop(timeoutMs),
+        ...frontends.map((service) => service.listener.drain(timeoutMs)),
+      ]);
+      for (const service of services) service.listener.close();
+      return isStopped && drained.every((done) => done);
+    },
+  };
+}

@@ -1,0 +1,113 @@
+import { ServerError, STATUS_TEXT } from "../../proto/status.ts";
+import type { StartResult } from "../core/inference_server.ts";
+import type { ServerLog } from "../core/log.ts";
+import { openLog } from "./open_log.ts";
+import { createProgram, type Program } from "./program.ts";
+import type { ServeOptions } from "./serve_options.ts";
+import { watchProcess } from "./signals.ts";
+import { formatOptions, formatStartReport, modelRows, serviceRows } from "./start_report.ts";
+
+/** What the caller of {@linkcode serve} wants to know. */
+export interface ServeCallbacks {
+  /** The server is up, its start report printed. */
+  readonly onReady?: (program: Program) => void;
+}
+
+/** Starts a server, keeps it up until a signal comes, ends it; returns the exit code. */
+export async function serve(
+  options: ServeOptions,
+  notes: readonly string[],
+  callbacks: ServeCallbacks = {},
+): Promise<number> {
+  let log: ServerLog & Disposable;
+  try {
+    log = openLog(options.log);
+  } catch (reason) {
+    return refuse(new ServerError("INVALID_ARG", `cannot open --log-file: ${reason}`));
+  }
+  using _log = log;
+  using events = watchProcess({
+    onSignal: (name, number) => {
+      log.info(`Signal (${number}) received.`);
+      log.verbose(1, `${name}: waiting for requests in flight; a second signal ends at once`);
+    },
+    onFurtherSignal: () => Deno.exit(1),
+    onUncaught: (reason) => log.error(`uncaught error: ${describe(reason)}`),
+  });
+  for (const note of notes) log.warning(note);
+  let program: Program;
+  try {
+    program = createProgram(options, log);
+  } catch (reason) {
+    return refuse(ServerError.from(reason));
+  }
+  const stopped = events.firstSignal.then(() => "signal" as const);
+  const starting = start(program, options, log);
+  // A signal during the start does not wait for models that are still being loaded.
+  const started = await Promise.race([starting, stopped]);
+  if (started === "signal") return await stop(program, options, log);
+  if (started.fault !== undefined) {
+    const code = refuse(started.fault);
+    await program.stop(0);
+    return code;
+  }
+  report(program, options, started.result);
+  callbacks.onReady?.(program);
+  await stopped;
+  return await stop(program, options, log);
+}
+
+interface Started {
+  readonly result: StartResult;
+  /** Why the process must end. */
+  readonly fault?: ServerError;
+}
+
+async function start(program: Program, options: ServeOptions, log: ServerLog): Promise<Started> {
+  const result = await program.load();
+  if (result.error !== undefined) {
+    if (options.server.exitOnError) {
+      printModels(result);
+      return { result, fault: result.error };
+    }
+    log.error(result.error.toReason());
+  }
+  try {
+    await program.listen();
+  } catch (reason) {
+    return { result, fault: ServerError.from(reason) };
+  }
+  return { result };
+}
+
+async function stop(program: Program, options: ServeOptions, log: ServerLog): Promise<number> {
+  log.info("Waiting for in-flight requests to complete.");
+  const isClean = await program.stop(options.server.exitTimeoutSecs * 1000);
+  if (!isClean) log.error("Exit timeout expired. Exiting immediately.");
+  return isClean ? 0 : 1;
+}
+
+function report(program: Program, options: ServeOptions, result: StartResult): void {
+  if (!options.log.info) return;
+  const text = formatStartReport(serviceRows(program.services), modelRows(result.models));
+  print(`${formatOptions(options)}\n${text}`);
+}
+
+function printModels(result: StartResult): void {
+  if (result.models.length > 0) print(formatStartReport([], modelRows(result.models)));
+}
+
+/** The text for what stops a start, in the reference's form; returns the exit code. */
+function refuse(problem: ServerError): number {
+  const text = `error: creating server: ${STATUS_TEXT[problem.code]} - ${problem.message}\n`;
+  Deno.stderr.writeSync(new TextEncoder().encode(text));
+  return 1;
+}
+
+function describe(reason: unknown): string {
+  return reason instanceof Error ? reason.stack ?? reason.message : String(reason);
+}
+
+function print(text: string): void {
+  Deno.stdout.writeSync(new TextEncoder().encode(text));
+}

@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { makeRepository, runServer } from "./server_run.ts";
+
+async function infer(address: string): Promise<unknown> {
+  const response = await fetch(`${address}/v2/models/echo/infer`, {
+    method: "POST",
+    body: JSON.stringify({
+      inputs: [{ name: "INPUT0", datatype: "FP32", shape: [2], data: [1, 2.5] }],
+    }),
+  });
+  const answer = await response.json();
+  return answer.outputs?.[0]?.data ?? answer;
+}
+
+Deno.test("a wrong command line ends with exit code 1 and a text that names the flag", async () => {
+  await using repository = await makeRepository();
+  const lines = [
+    ["--no-such-flag=1", "no-such-flag"],
+    ["--model-control-mode=sometimes", "model-control-mode"],
+    ["--exit-on-error=perhaps", "perhaps"],
+    ["--exit-timeout-secs=soon", "exit-timeout-secs"],
+    ["--log-format=fancy", "log-format"],
+    ["--load-model=m", "load-model"],
+    ["--cache-config=local,size=1", "response cache"],
+  ] as const;
+  for (const [flag, fragment] of lines) {
+    await using run = runServer(`--model-repository=${repository.path}`, flag);
+    assert.equal(await run.exitCode(), 1, flag);
+    assert.ok(run.stderr().includes(fragment), run.stderr().slice(-300));
+  }
+});
+
+Deno.test("--help prints the options", async () => {
+  await using run = runServer("--help");
+  assert.equal(await run.exitCode(), 1);
+  assert.match(run.stderr(), /--model-repository=PATH/);
+});
+
+Deno.test("the server prints its addresses, serves, and ends with 0 at SIGTERM", async () => {
+  await using repository = await makeRepository();
+  await using run = runServer(`--model-repository=${repository.path}`);
+  const address = await run.address("HTTP");
+  assert.deepEqual(await infer(address), [1, 2.5]);
+  assert.match(run.stdout(), /echo +1 +READY +\d+ ms/);
+  const metrics = await fetch(`${await run.address("Metrics")}/metrics`);
+  assert.match(await metrics.text(), /nv_inference_request_success\{.*model="echo".*\} 1/);
+  run.kill("SIGTERM");
+  assert.equal(await run.exitCode(), 0);
+  assert.match(run.stdout(), /Signal \(15\) received\./);
+});
+
+Deno.test("SIGINT ends the server too, and an idle connection does not hold it up", async () => {
+  await using repository = await makeRepository();
+  await using run = runServer(`--model-repository=${repository.path}`, "--exit-timeout-secs=10");
+  const { hostname, port } = new URL(await run.address("HTTP"));
+  using connection = await Deno.connect({ hostname, port: Number(port) });
+  await connection.write(
+    new TextEncoder().encode("GET /v2/health/live HTTP/1.1\r\nhost: a\r\n\r\n"),
+  );
+  await connection.read(new Uint8Array(1000));
+  const began = performance.now();
+  run.kill("SIGINT");
+  assert.equal(await run.exitCode(), 0);
+  assert.ok(performance.now() - began < 5000);
+});
+
+Deno.test("without a repository the start fails, or the process stays without being live", async () => {
+  {
+    await using run = runServer();
+    assert.equal(await run.exitCode(), 1);
+    assert.match(run.stderr(), /creating server: Invalid argument - --model-repository must be/);
+  }
+  await using run = runServer("--exit-on-error=false");
+  const address = await run.address("HTTP");
+  for (const path of ["live", "ready"]) {
+    const response = await fetch(`${address}/v2/health/${path}`);
+    await response.body?.cancel();
+    assert.notEqual(response.status, 200);
+  }
+});
+
+Deno.test("--exit-on-error decides what a model that fails means", async () => {
+  await using repository = await makeRepository({ bad: "bogus: 1" });
+  const flag = `--model-repository=${repository.path}`;
+  {
+    await using run = runServer(flag);
+    assert.equal(await run.exitCode(), 1);
+    assert.match(run.stderr(), /error: creating server: Internal - failed to load all models/);
+    assert.match(run.stdout(), /bad[\s\S]*bogus/);
+  }
+  await using run = runServer(flag, "--exit-on-error", "FALSE", "--strict-readiness", "off");
+  const address = await run.address("HTTP");
+  const ready = await fetch(`${address}/v2/health/ready`);
+  await ready.body?.cancel();
+  assert.equal(ready.status, 200);
+  assert.deepEqual(await infer(address), [1, 2.5]);
+});
+
+Deno.test("a port in use ends the start with exit code 1 and is named", async () => {
+  await using repository = await makeRepository();
+  using taken = Deno.listen({ hostname: "0.0.0.0", port: 0 });
+  const { port } = taken.addr as Deno.NetAddr;
+  for (const flag of [`--http-port=${port}`, `--grpc-port=${port}`, `--metrics-port=${port}`]) {
+    await using run = runServer(`--model-repository=${repository.path}`, flag);
+    assert.equal(await run.exitCode(), 1, flag);
+    assert.ok(run.stderr().includes(String(port)), run.stderr());
+  }
+});
+
+Deno.test("two services at one port are refused", async () => {
+  await using run = runServer("--model-repository=/", "--http-port=20799", "--grpc-port=20799");
+  assert.equal(await run.exitCode(), 1);
+  assert.match(run.stderr(), /same address and port 0\.0\.0\.0:20799/);
+});
+
+Deno.test("services can be switched off, and a unix socket serves", async () => {
+  await using repository = await makeRepository();
+  const socket = `${repository.path}.sock`;
+  await using run = runServer(
+    `--model-repository=${repository.path}`,
+    `--http-address=unix:${socket}`,
+    "--allow-grpc=false",
+    "--allow-metrics=false",
+  );
+  assert.equal(await run.address("HTTP"), `unix:${socket}`);
+  assert.doesNotMatch(run.stdout(), /gRPC|Metrics/);
+  using client = Deno.createHttpClient({ proxy: { transport: "unix", path: socket } });
+  const response = await fetch("http://localhost/v2/health/live", { client });
+  await response.body?.cancel();
+  assert.equal(response.status, 200);
+  run.kill("SIGTERM");
+  assert.equal(await run.exitCode(), 0);
+});
+
+Deno.test("a second server takes the ports of the first at once", async () => {
+  await using repository = await makeRepository();
+  let port = "0";
+  for (let start = 0; start < 3; start++) {
+    await using run = runServer(`--model-repository=${repository.path}`, `--http-port=${port}`);
+    const address = await run.address("HTTP");
+    port = new URL(address).port;
+    assert.deepEqual(await infer(address), [1, 2.5]);
+    run.kill("SIGTERM");
+    assert.equal(await run.exitCode(), 0);
+  }
+});
