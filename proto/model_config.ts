@@ -10,6 +10,7 @@ export {
   type ConfigPosition,
   type ConfigPositions,
   formatConfigIssue,
+  withoutConsequences,
 } from "./model_config_issue.ts";
 export { formatModelConfigJson, parseModelConfigJson } from "./model_config_json.ts";
 export { normalizeInstanceGroups, normalizeModelConfig } from "./model_config_normalize.ts";
@@ -18,8 +19,9 @@ export { checkModelIo } from "./model_config_check_io.ts";
 export { checkInstanceGroups } from "./model_config_check_group.ts";
 export { autofillBackend } from "./model_config_autofill.ts";
 
-/** A configuration as it was written. With issues `config` is empty: no part of a faulty file is used. */
+/** A configuration as it was written. */
 export interface ParsedModelConfig {
+  /** With issues: what could be read without the fields they are about, good only to look for further faults. */
   readonly config: ModelConfig;
   readonly issues: readonly ConfigIssue[];
   readonly positions: ConfigPositions;
@@ -29,15 +31,23 @@ export interface ParsedModelConfig {
 export function parseModelConfig(text: string, fileName: string): ParsedModelConfig {
   const scan = scanConfigText(text, ModelConfigSchema);
   const positions = { fileName, byPath: scan.positions };
-  if (scan.issues.length > 0) {
-    return { config: create(ModelConfigSchema), issues: scan.issues, positions };
-  }
   try {
-    return { config: fromText(ModelConfigSchema, text), issues: [], positions };
+    const readable = scan.faultySpans === undefined ? "" : blankOut(text, scan.faultySpans);
+    return { config: fromText(ModelConfigSchema, readable), issues: scan.issues, positions };
   } catch (reason) {
+    const config = create(ModelConfigSchema);
+    if (scan.issues.length > 0) return { config, issues: scan.issues, positions };
     // The library is the judge of what is valid; this is what it refuses beyond our own scan.
     const message = reason instanceof Error ? reason.message : String(reason);
-    const issue = { path: "", message: `${fileName}: ${message}` };
-    return { config: create(ModelConfigSchema), issues: [issue], positions };
+    return { config, issues: [{ path: "", message: `${fileName}: ${message}` }], positions };
   }
+}
+
+function blankOut(text: string, spans: readonly (readonly [number, number])[]): string {
+  let readable = text;
+  for (const [begin, end] of spans) {
+    const blank = readable.slice(begin, end).replace(/[^\n]/g, " ");
+    readable = readable.slice(0, begin) + blank + readable.slice(end);
+  }
+  return readable;
 }

@@ -12,6 +12,8 @@ import type { ConfigIssue } from "./model_config_issue.ts";
 import { isPathInside } from "./model_config_path.ts";
 
 const TENSORRT_PLATFORM = "tensorrt_plan";
+const EMPTY_RESHAPE =
+  "cannot have empty reshape for non-batching model as scalar tensors are not supported";
 const WARMUP_FILE = "inputDataFile";
 
 /** The checks of config.md §6.2 and §6.5, all of them. What they find makes the model UNAVAILABLE. */
@@ -55,7 +57,8 @@ function checkTensor(
   const prefix = `model ${place.word} '${tensor.name}'`;
   const add = (field: string, message: string, start = prefix): void => {
     const path = field === "" ? place.path : `${place.path}.${field}`;
-    issues.push({ path, message: `${start} ${message} for ${config.name}` });
+    const isCompletable = message.startsWith("must specify") || message === EMPTY_RESHAPE;
+    issues.push({ path, message: `${start} ${message} for ${config.name}`, isCompletable });
   };
   if (tensor.name === "") add("", "must specify 'name'", `model ${place.word}`);
   if (tensor.dataType === DataType.TYPE_INVALID) add("data_type", "must specify 'data_type'");
@@ -98,10 +101,7 @@ function reshapeProblems(
   shape: readonly bigint[],
 ): [string, string][] {
   if (shape.length === 0 && config.maxBatchSize === 0) {
-    return [[
-      "reshape",
-      "cannot have empty reshape for non-batching model as scalar tensors are not supported",
-    ]];
+    return [["reshape", EMPTY_RESHAPE]];
   }
   const wrong = shape.flatMap((dim, index): [string, string][] =>
     isDimension(dim) ? [] : [[

@@ -71,9 +71,10 @@ export function hintForField(name: string, message: DescMessage): string {
   const snake = toSnakeCase(name);
   const names = message.fields.map((field) => field.name);
   if (names.includes(snake)) return `did you mean ${snake}?`;
-  const path = pathOfField(snake);
-  if (path !== undefined) return `${snake} belongs to ${path}`;
   const nearest = nearestName(name, names);
+  const isTypo = nearest !== undefined && editDistance(snake, nearest) <= 2;
+  const path = isTypo ? undefined : pathOfField(snake);
+  if (path !== undefined) return `${snake} belongs to ${path}`;
   if (nearest !== undefined) return `did you mean ${nearest}?`;
   return message.fields.length > 12 ? "" : `${message.name} has ${names.join(", ") || "no fields"}`;
 }

@@ -24,6 +24,8 @@ export interface ConfigIssue {
   readonly position?: ConfigPosition;
   /** INVALID_ARG when absent. */
   readonly code?: StatusCode;
+  /** True for what the backend may still fill in from the model. */
+  readonly isCompletable?: boolean;
 }
 
 /** More issues than this are only counted in the error's text. */
@@ -60,6 +62,27 @@ export function configError(
     lines[ISSUES_SHOWN_MAX] = `and ${issues.length - ISSUES_SHOWN_MAX} more`;
   }
   return new ServerError(issues[0]?.code ?? "INVALID_ARG", lines.join("\n  "));
+}
+
+/**
+ * Leaves out issues that may only follow from fields that could not be read: those around, at or below such a field,
+ * and all that depend on the whole when a field of the top level is among them.
+ */
+export function withoutConsequences(
+  issues: readonly ConfigIssue[],
+  parseIssues: readonly ConfigIssue[],
+): ConfigIssue[] {
+  const faulty = parseIssues.map((issue) => issue.path);
+  const isWholeUnknown = faulty.some((path) => !/[.[]/.test(path));
+  return issues.filter(({ path }) => {
+    if (isWholeUnknown && !/^(?:input|output)\[/.test(path)) return false;
+    return !faulty.some((other) => isSameOrBelow(path, other) || isSameOrBelow(other, path));
+  });
+}
+
+function isSameOrBelow(path: string, around: string): boolean {
+  if (!path.startsWith(around)) return false;
+  return path.length === around.length || ".[".includes(path.charAt(around.length));
 }
 
 /** Position of the field, or of the innermost message around it that is in the file. */

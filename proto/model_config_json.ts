@@ -49,7 +49,10 @@ export function parseModelConfigJson(
 
 function formatMessage(message: ReflectMessage): string {
   const members: string[] = [];
-  for (const field of message.fields) {
+  // The reference prints scalar members of a oneof behind all others.
+  const isLast = (field: DescField) => field.oneof !== undefined && field.message === undefined;
+  const fields = message.fields.toSorted((a, b) => Number(isLast(a)) - Number(isLast(b)));
+  for (const field of fields) {
     const isOptional = field.oneof !== undefined || field.fieldKind === "message";
     if (isOptional && !message.isSet(field)) continue;
     members.push(`${JSON.stringify(field.name)}:${formatField(message, field)}`);

@@ -10,6 +10,8 @@ export interface TextScan {
   readonly issues: readonly ConfigIssue[];
   /** Path of every field that was given → its place. */
   readonly positions: ReadonlyMap<string, ConfigPosition>;
+  /** The innermost fields around all faults, as [begin, end) in the text; undefined if some fault is in no field. */
+  readonly faultySpans: readonly (readonly [number, number])[] | undefined;
 }
 
 /** After this many faults the rest of the file is not looked at. */
@@ -42,6 +44,9 @@ class Scanner implements TextScan {
   readonly issues: ConfigIssue[] = [];
   readonly positions = new Map<string, ConfigPosition>();
   readonly #cursor: TokenCursor;
+  readonly #spans: [number, number][] = [];
+  /** Issues that lie in one of the spans. */
+  #coveredCount = 0;
 
   constructor(text: string) {
     this.#cursor = new TokenCursor(text);
@@ -59,6 +64,10 @@ class Scanner implements TextScan {
       this.#report("", this.#cursor.next(), { expected: "field name", hint });
     }
     this.#scanFields(frameOf(message, ""));
+  }
+
+  get faultySpans(): readonly (readonly [number, number])[] | undefined {
+    return this.#isFull || this.#coveredCount < this.issues.length ? undefined : this.#spans;
   }
 
   get #isFull(): boolean {
@@ -92,6 +101,14 @@ class Scanner implements TextScan {
   }
 
   #scanField(frame: MessageFrame): void {
+    const { offset } = this.#cursor.peek();
+    this.#scanFieldOf(frame);
+    if (this.issues.length === this.#coveredCount) return;
+    this.#coveredCount = this.issues.length;
+    this.#spans.push([offset, this.#cursor.peek().offset]);
+  }
+
+  #scanFieldOf(frame: MessageFrame): void {
     const name = this.#cursor.next();
     const path = frame.path === "" ? name.text : `${frame.path}.${name.text}`;
     const field = frame.message.fields.find((candidate) => candidate.name === name.text);

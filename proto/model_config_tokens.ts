@@ -16,6 +16,8 @@ export interface Token {
   readonly kind: TokenKind;
   /** The source text. */
   readonly text: string;
+  /** Where it begins in the text. */
+  readonly offset: number;
   readonly position: ConfigPosition;
   /** True if white space, a comment or nothing stands directly before it. */
   readonly spaced: boolean;
@@ -26,7 +28,7 @@ const NAME = /[A-Za-z_][A-Za-z0-9_]*/y;
 const NUMBER = /\.?[0-9](?:[eE][+-][0-9]|[0-9A-Za-z_.])*/y;
 const STRING = /"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"|'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*'/y;
 const BROKEN = /["'][^\n]*/y;
-const TEMPLATE = /\$\{[^}\n]*\}?|\{\{[^}\n]*\}\}|\$[A-Za-z_][A-Za-z0-9_]*/y;
+const TEMPLATE = /\$\{[^}\n]{0,200}\}?|\{\{[^{}\n]{0,200}\}\}|\$[A-Za-z_][A-Za-z0-9_]*/y;
 const MARKS = "{}<>[]:,;-";
 
 const PATTERNS: readonly (readonly [TokenKind, RegExp])[] = [
@@ -63,11 +65,11 @@ export function tokenizeText(text: string): Token[] {
     const position = { line, column: offset - lineStart + 1 };
     const spaced = space !== "" || offset === 0;
     if (offset >= text.length) {
-      tokens.push({ kind: "end", text: "", position, spaced });
+      tokens.push({ kind: "end", text: "", offset, position, spaced });
       return tokens;
     }
     const { kind, text: piece } = nextToken(text, offset, take);
-    tokens.push({ kind, text: piece, position, spaced });
+    tokens.push({ kind, text: piece, offset, position, spaced });
     skip(piece);
   }
 }

@@ -8,6 +8,7 @@ import {
   type ParsedModelConfig,
   parseModelConfig,
   parseModelConfigJson,
+  withoutConsequences,
 } from "../../proto/model_config.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { checkModelName, printableName } from "../../proto/model_name.ts";
@@ -22,7 +23,7 @@ import {
   readDirectory,
   reasonText,
 } from "./model_repository_files.ts";
-import { findVersions, selectVersions } from "./model_repository_versions.ts";
+import { findVersions, selectVersions, type VersionFolders } from "./model_repository_versions.ts";
 import type { ServerOptions } from "./options.ts";
 
 /** Reason of a model that two repositories have; neither is loaded (management.md §3). */
@@ -112,38 +113,39 @@ class DiskRepository implements ModelRepository {
     const parsed = override === undefined
       ? await this.#readConfig(name, { directory, repository })
       : parseOverride(override, name);
-    if (parsed.issues.length > 0) throw configError(parsed.issues, parsed.positions);
     const { config, positions } = parsed;
-    await runRepositoryAgents(config, { directory, repository, positions });
-    const firstFolder = firstVersionFolder(folders.versions, folders.ignored);
-    const versionEntries = firstFolder === undefined
-      ? []
-      : await readDirectory(`${directory}/${firstFolder}`).catch(() => []);
-    autofillBackend(config, { name, versionEntries: versionEntries.map((entry) => entry.name) });
-    const given = config.name;
-    if (given === "") config.name = name;
-    normalizeModelConfig(config);
-    this.#check(parsed, name);
-    if (config.name !== name) {
-      const message = `unexpected directory name '${name}' for model '${given}', directory name ` +
-        `must equal model name`;
-      throw configError([{ path: "name", message }], positions);
+    if (parsed.issues.length === 0) {
+      await runRepositoryAgents(config, { directory, repository, positions });
     }
+    const versionEntries = await firstVersionEntries(directory, folders);
+    try {
+      autofillBackend(config, { name, versionEntries });
+    } catch (reason) {
+      if (parsed.issues.length === 0) throw reason;
+    }
+    this.#check(parsed, name);
     const versions = this.#selectVersions(config, folders.versions, positions);
     return { name, directory, repository, versions, config, positions };
   }
 
-  #check({ config, positions }: ParsedModelConfig, name: string): void {
+  /** Completes what needs no backend, and checks all of it: config.md §3, steps 3 to 6. */
+  #check({ config, issues: parseIssues, positions }: ParsedModelConfig, name: string): void {
+    const given = config.name;
+    if (given === "") config.name = name;
+    normalizeModelConfig(config);
     const issues = checkModelConfig(config);
-    // Without completion nothing can be filled in later: what is missing now stays missing.
-    if (!this.#options.autoCompleteConfig) issues.push(...checkModelIo(config));
-    if (issues.length === 0) return;
-    if (config.name !== name) {
-      const message = `unexpected directory name '${name}' for model '${config.name}', directory ` +
-        `name must equal model name`;
+    if (given !== "" && given !== name) {
+      const message = `unexpected directory name '${name}' for model '${given}', directory name ` +
+        `must equal model name`;
       issues.push({ path: "name", message });
     }
-    throw configError(issues, positions);
+    // Without completion nothing can be filled in later: what is missing now stays missing.
+    if (!this.#options.autoCompleteConfig) issues.push(...checkModelIo(config));
+    else if (issues.length > 0 || parseIssues.length > 0) {
+      issues.push(...checkModelIo(config).filter((issue) => !issue.isCompletable));
+    }
+    const all = [...parseIssues, ...withoutConsequences(issues, parseIssues)];
+    if (all.length > 0) throw configError(all, positions);
   }
 
   async #findRepository(name: string): Promise<string> {
@@ -266,12 +268,12 @@ async function checkModelDirectory(
   );
 }
 
-/** The folder whose files tell the backend: the first version, else the first other one (config.md §4). */
-function firstVersionFolder(
-  versions: readonly number[],
-  others: readonly string[],
-): string | undefined {
-  return versions.map(String).sort()[0] ?? others[0];
+/** Names in the folder that tells the backend: the first version, else the first other folder (config.md §4). */
+async function firstVersionEntries(directory: string, folders: VersionFolders): Promise<string[]> {
+  const folder = folders.versions.map(String).sort()[0] ?? folders.ignored[0];
+  if (folder === undefined) return [];
+  const entries = await readDirectory(`${directory}/${folder}`).catch(() => []);
+  return entries.map((entry) => entry.name);
 }
 
 function parseConfigBytes(bytes: Uint8Array, fileName: string): ParsedModelConfig {
