@@ -1,0 +1,202 @@
+import { type Datatype, isDatatype } from "./datatype.ts";
+import {
+  enterArrayField,
+  enterObjectField,
+  readSharedMemoryField,
+  readSizeField,
+  readStringField,
+  type SharedMemoryFields,
+  toSharedMemory,
+} from "./http_codec_fields.ts";
+import type { InferInput } from "./infer.ts";
+import type { JsonReader } from "./json_reader.ts";
+import { readTensorData } from "./json_tensor_reader.ts";
+import { missingMember, wrongType } from "./json_value.ts";
+import { ServerError } from "./status.ts";
+import { elementCount, formatShape } from "./tensor.ts";
+
+const NO_BYTES = new Uint8Array(0);
+/** Dimensions a shape may have; ONNX and TensorRT stay far below. */
+const RANK_MAX = 64;
+
+/** An input as its JSON describes it; the bytes of a binary one are still to be found behind the JSON. */
+export interface ParsedInput {
+  readonly input: InferInput;
+  /** Bytes of the binary block; -1 when the input has another source. */
+  readonly binarySize: number;
+}
+
+interface InputFields extends SharedMemoryFields {
+  name: string | undefined;
+  datatype: string | undefined;
+  shape: number[] | undefined;
+  binarySize: number | undefined;
+  /** Offset of the value of `data`; -1 = none. */
+  dataOffset: number;
+  data: Uint8Array | undefined;
+  hasParameters: boolean;
+}
+
+/** Reads one element of `inputs` (http.md §9.4). `maxByteSize` bounds a tensor that is given as JSON. */
+export function readInput(reader: JsonReader, maxByteSize: number): ParsedInput {
+  const fields: InputFields = {
+    name: undefined,
+    datatype: undefined,
+    shape: undefined,
+    binarySize: undefined,
+    dataOffset: -1,
+    data: undefined,
+    hasParameters: false,
+    region: undefined,
+    offset: 0,
+    byteSize: undefined,
+  };
+  let key = enterObjectField(reader, "inputs");
+  for (; key !== undefined; key = reader.nextKey()) {
+    readMember(reader, key, { fields, maxByteSize });
+  }
+  const { name, datatype, shape } = fields;
+  if (name === undefined) throw missingMember("name");
+  if (datatype === undefined) throw missingMember("datatype");
+  if (shape === undefined) throw missingMember("shape");
+  checkSources(fields);
+  if (!isDatatype(datatype)) throw invalidDatatype(name);
+  return toInput(reader, { ...fields, name, datatype, shape, maxByteSize });
+}
+
+function readMember(
+  reader: JsonReader,
+  key: string,
+  { fields, maxByteSize }: { fields: InputFields; maxByteSize: number },
+): void {
+  if (key === "name" && fields.name === undefined) {
+    fields.name = readStringField(reader, key);
+  } else if (key === "datatype" && fields.datatype === undefined) {
+    fields.datatype = readStringField(reader, key);
+  } else if (key === "shape" && fields.shape === undefined) {
+    fields.shape = readShape(reader, fields.name ?? "");
+  } else if (key === "parameters" && !fields.hasParameters) {
+    fields.hasParameters = true;
+    readParameters(reader, fields);
+  } else if (key === "data" && fields.dataOffset < 0) {
+    reader.peek();
+    fields.dataOffset = reader.offset;
+    const { name, datatype, shape } = fields;
+    if (name === undefined || datatype === undefined || shape === undefined) {
+      // Comes before what is needed to read it: checked now, read when the object is complete.
+      reader.skipValue();
+    } else {
+      if (!isDatatype(datatype)) throw invalidDatatype(name);
+      fields.data = readData(reader, { name, datatype, shape, maxByteSize });
+    }
+  } else {
+    reader.skipValue();
+  }
+}
+
+function readParameters(reader: JsonReader, fields: InputFields): void {
+  let key = enterObjectField(reader, "parameters");
+  for (; key !== undefined; key = reader.nextKey()) {
+    if (key === "binary_data_size" && fields.binarySize === undefined) {
+      fields.binarySize = readSizeField(reader, key);
+    } else if (!readSharedMemoryField(reader, key, fields)) {
+      reader.skipValue();
+    }
+  }
+}
+
+interface CompleteInput extends InputFields {
+  name: string;
+  datatype: Datatype;
+  shape: number[];
+  maxByteSize: number;
+}
+
+function toInput(reader: JsonReader, fields: CompleteInput): ParsedInput {
+  const { name, datatype, shape } = fields;
+  if (fields.binarySize !== undefined) {
+    return { input: { name, datatype, shape, data: NO_BYTES }, binarySize: fields.binarySize };
+  }
+  const sharedMemory = toSharedMemory(fields);
+  if (sharedMemory !== undefined) {
+    return { input: { name, datatype, shape, data: NO_BYTES, sharedMemory }, binarySize: -1 };
+  }
+  if (fields.data === undefined) {
+    const resume = reader.offset;
+    reader.offset = fields.dataOffset;
+    fields.data = readData(reader, fields);
+    reader.offset = resume;
+  }
+  return { input: { name, datatype, shape, data: fields.data }, binarySize: -1 };
+}
+
+function readData(
+  reader: JsonReader,
+  { name, datatype, shape, maxByteSize }: Pick<
+    CompleteInput,
+    "name" | "datatype" | "shape" | "maxByteSize"
+  >,
+): Uint8Array {
+  const count = elementCount(shape, `input '${name}'`);
+  if (count === 0) {
+    // Whatever is there is ignored, as in the reference.
+    reader.skipValue();
+    return NO_BYTES;
+  }
+  return readTensorData(reader, { name, datatype, elementCount: count, maxByteSize });
+}
+
+/** Exactly one source of data. */
+function checkSources({ dataOffset, binarySize, region }: InputFields): void {
+  const given: string[] = [];
+  if (dataOffset >= 0) given.push("'data'");
+  if (binarySize !== undefined) given.push("'binary_data_size'");
+  if (region !== undefined) given.push("'shared_memory_region'");
+  if (given.length === 1) return;
+  throw new ServerError(
+    "INVALID_ARG",
+    "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', " +
+      "'shared_memory_region' in 'parameters'. But " +
+      (given.length === 0 ? "no field is set" : `set ${given.join(" ")}`),
+  );
+}
+
+function readShape(reader: JsonReader, name: string): number[] {
+  const shape: number[] = [];
+  let isTooLarge = false;
+  for (let more = enterArrayField(reader, "shape"); more; more = reader.nextElement()) {
+    if (reader.kind() !== "number") {
+      reader.skipValue();
+      throw wrongType("shape", "unsigned-integer");
+    }
+    reader.readInteger();
+    const { number } = reader;
+    if (!number.isUint64 || number.isNegative) throw wrongType("shape", "unsigned-integer");
+    const dim = number.digitCount <= 15 ? number.shortInteger : Number(number.toBigInt());
+    if (dim > Number.MAX_SAFE_INTEGER) isTooLarge = true;
+    shape.push(dim);
+    if (shape.length > RANK_MAX) {
+      throw new ServerError(
+        "INVALID_ARG",
+        `Unable to parse 'shape': more than ${RANK_MAX} dimensions for input '${name}'`,
+      );
+    }
+  }
+  if (isTooLarge) throw tooLarge(shape, name);
+  return shape;
+}
+
+function tooLarge(shape: number[], name: string): ServerError {
+  const isNegative = shape.some((dim) => dim >= 2 ** 63);
+  return new ServerError(
+    "INVALID_ARG",
+    `invalid shape for input '${name}': shape ${formatShape(shape.map(BigInt))} ` +
+      (isNegative
+        ? "contains one or more invalid dimensions"
+        : "causes total element count to exceed maximum size of 9223372036854775807"),
+  );
+}
+
+function invalidDatatype(name: string): ServerError {
+  return new ServerError("INVALID_ARG", `invalid datatype for input ${name}`);
+}

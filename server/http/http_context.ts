@@ -1,0 +1,38 @@
+import type { JsonWriter } from "../../proto/json_writer.ts";
+import type { StringCache } from "../../proto/string_cache.ts";
+import type { InferenceApi } from "../core/inference_api.ts";
+import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
+import type { Compressor } from "./compression.ts";
+import type { ApiCategory, HttpOptions } from "./http_options.ts";
+
+/** What every route gets. */
+export interface HttpContext {
+  readonly api: InferenceApi;
+  readonly options: HttpOptions;
+  readonly writer: JsonWriter;
+  readonly strings: StringCache;
+  readonly compressor: Compressor;
+}
+
+/** The variable parts of a matched path, decoded; "" = not there. */
+export interface PathParts {
+  readonly model: string;
+  /** Digits as given. */
+  readonly version: string;
+  readonly region: string;
+  readonly repository: string;
+}
+
+/** One way to call an endpoint. */
+export type RouteCall = (
+  context: HttpContext,
+  request: HttpRequest,
+  path: PathParts,
+) => HttpResponse | Promise<HttpResponse>;
+
+/** An endpoint: what it belongs to, and what it does for each method it knows. */
+export interface Endpoint {
+  readonly category: ApiCategory;
+  readonly GET?: RouteCall;
+  readonly POST?: RouteCall;
+}

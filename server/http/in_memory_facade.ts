@@ -1,0 +1,133 @@
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import type { InferRequest, InferResponse } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
+import type { InferenceApi, InferOptions, ModelMetadata } from "../core/inference_api.ts";
+import type { Headers, HttpRequest, HttpResponse } from "../transport/transport.ts";
+
+/** A facade for tests: identity models in memory. */
+export class InMemoryFacade implements InferenceApi {
+  exiting = false;
+  readonly requests: InferRequest[] = [];
+  readonly released: InferResponse[] = [];
+  readonly loaded: [string, Readonly<Record<string, string | Uint8Array>>][] = [];
+  onInfer: ((request: InferRequest, options?: InferOptions) => Promise<InferResponse>) | undefined;
+
+  constructor(readonly models: readonly ModelMetadata[]) {}
+
+  isLive(): boolean {
+    return true;
+  }
+  isReady(): boolean {
+    return true;
+  }
+  isExiting(): boolean {
+    return this.exiting;
+  }
+  isModelReady(name: string, version: string): boolean {
+    this.modelMetadata(name, version);
+    return true;
+  }
+  serverMetadata() {
+    return { name: "triton", version: "1", extensions: ["binary_tensor_data"] };
+  }
+  modelMetadata(name: string, version: string): ModelMetadata {
+    const model = this.models.find((candidate) => candidate.name === name);
+    if (model === undefined) {
+      throw new ServerError("NOT_FOUND", `Request for unknown model: '${name}' is not found`);
+    }
+    if (version !== "" && !model.versions.includes(version)) {
+      throw new ServerError(
+        "NOT_FOUND",
+        `Request for unknown model: '${name}' version ${version} is not found`,
+      );
+    }
+    return model;
+  }
+  modelConfig(): ModelConfig {
+    throw new ServerError("UNSUPPORTED", "no configuration in memory");
+  }
+  modelStatistics() {
+    return [];
+  }
+  repositoryIndex(readyOnly: boolean) {
+    const ready = [{ name: "echo", version: "1", state: "READY" as const, reason: "" }];
+    return readyOnly ? ready : [...ready, { name: "never_loaded" }];
+  }
+  infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
+    this.requests.push(request);
+    if (this.onInfer !== undefined) return this.onInfer(request, options);
+    const { modelName, id, inputs } = request;
+    this.modelMetadata(modelName, request.modelVersion);
+    const outputs = inputs.map(({ name, datatype, shape, data }) => ({
+      name: name.replace("IN", "OUT"),
+      datatype,
+      shape,
+      data,
+    }));
+    return Promise.resolve({ modelName, modelVersion: "1", id, parameters: {}, outputs });
+  }
+  releaseResponse(response: InferResponse): void {
+    this.released.push(response);
+  }
+  loadModel(
+    name: string,
+    parameters: Readonly<Record<string, string | Uint8Array>>,
+  ): Promise<void> {
+    this.loaded.push([name, parameters]);
+    return Promise.resolve();
+  }
+  unloadModel(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** A model of {@linkcode InMemoryFacade}. */
+export function memoryModel(name: string, change: Partial<ModelMetadata> = {}): ModelMetadata {
+  const tensor = { datatype: "FP32", shape: [-1] } as const;
+  return {
+    name,
+    versions: ["1"],
+    platform: "identity",
+    inputs: [{ name: "IN0", ...tensor }],
+    outputs: [{ name: "OUT0", ...tensor }],
+    maxBatchSize: 0,
+    decoupled: false,
+    ...change,
+  };
+}
+
+/** A request as the transport would hand it over. */
+export function memoryRequest(
+  method: string,
+  target: string,
+  { headers = {}, body = "" }: {
+    headers?: Record<string, string>;
+    body?: string | Uint8Array;
+  } = {},
+): HttpRequest {
+  const fields: Headers = {
+    get: (name) => headers[name],
+    entries: () => Object.entries(headers),
+  };
+  return {
+    method,
+    target,
+    headers: fields,
+    httpVersion: "1.1",
+    body: typeof body === "string" ? new TextEncoder().encode(body) : body,
+    signal: new AbortController().signal,
+  };
+}
+
+/** The bytes of a response. */
+export function responseBytes(response: HttpResponse): Uint8Array {
+  const parts = (response.body ?? []) as readonly Uint8Array[];
+  const bytes: number[] = [];
+  for (const part of parts) for (const byte of part) bytes.push(byte);
+  return Uint8Array.from(bytes);
+}
+
+/** The body of a response as text. */
+export function responseText(response: HttpResponse): string {
+  return new TextDecoder().decode(responseBytes(response));
+}

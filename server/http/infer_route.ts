@@ -1,0 +1,175 @@
+import { type DecodedInfer, decodeInferRequest, type InferTarget } from "../../proto/http_codec.ts";
+import { forwardHeaders } from "../../proto/http_codec_parameters.ts";
+import { decodeRawInferRequest } from "../../proto/http_codec_raw.ts";
+import { type EncodedResponse, encodeInferResponse } from "../../proto/http_codec_response.ts";
+import type { InferResponse } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
+import type { InferOptions } from "../core/inference_api.ts";
+import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
+import { chooseContentCoding, parseContentEncoding } from "./content_encoding.ts";
+import { errorResponse } from "./error_response.ts";
+import type { HttpContext, PathParts } from "./http_context.ts";
+import { type HeaderFields, JSON_HEADERS } from "./json_response.ts";
+
+const HEADER_LENGTH = "Inference-Header-Content-Length";
+
+/** `POST /v2/models/M[/versions/V]/infer` (http.md §9). */
+export function postInfer(
+  context: HttpContext,
+  request: HttpRequest,
+  path: PathParts,
+): HttpResponse | Promise<HttpResponse> {
+  const encoding = request.headers.get("content-encoding");
+  if (encoding === undefined) return inferBody(context, request, { path, body: request.body });
+  return inferEncoded(context, request, { path, encoding });
+}
+
+async function inferEncoded(
+  context: HttpContext,
+  request: HttpRequest,
+  { path, encoding }: { path: PathParts; encoding: string },
+): Promise<HttpResponse> {
+  let body = request.body;
+  try {
+    if (parseContentEncoding(encoding) !== undefined) {
+      checkModel(context, path);
+      body = await context.compressor.inflate(body, context.options.maxInputBytes);
+    }
+  } catch (reason) {
+    return errorResponse(reason, acceptedEncodings(reason));
+  }
+  return inferBody(context, request, { path, body });
+}
+
+/** Tells which codings are understood when the one of the request is not. */
+function acceptedEncodings(reason: unknown): HeaderFields {
+  const isCoding = reason instanceof ServerError && reason.message.startsWith("Unsupported");
+  return isCoding ? [["Accept-Encoding", "gzip, deflate"]] : [];
+}
+
+async function inferBody(
+  context: HttpContext,
+  request: HttpRequest,
+  { path, body }: { path: PathParts; body: Uint8Array },
+): Promise<HttpResponse> {
+  let decoded: DecodedInfer;
+  try {
+    decoded = decode(context, request, { path, body });
+  } catch (reason) {
+    // A model that is not there goes before whatever is wrong with the body.
+    checkModel(context, path);
+    throw reason;
+  }
+  let response: InferResponse;
+  try {
+    response = await context.api.infer(decoded.request, new LazySignal(request));
+  } catch (reason) {
+    if (reason instanceof ServerError && reason.code === "UNSUPPORTED") checkModel(context, path);
+    throw reason;
+  }
+  let encoded: EncodedResponse;
+  try {
+    encoded = encodeInferResponse(response, decoded.request.outputs, {
+      forms: decoded.forms,
+      writer: context.writer,
+    });
+  } catch (reason) {
+    context.api.releaseResponse(response);
+    throw reason;
+  }
+  const acceptEncoding = request.headers.get("accept-encoding");
+  const coding = acceptEncoding === undefined ? undefined : chooseContentCoding(acceptEncoding);
+  if (coding === undefined) return plainResponse(context, response, encoded);
+  try {
+    const compressed = context.compressor.deflate(encoded.parts, coding);
+    // The outputs were copied.
+    context.api.releaseResponse(response);
+    return {
+      status: 200,
+      headers: [...responseHeaders(encoded), ["Content-Encoding", coding]],
+      body: [compressed instanceof Uint8Array ? compressed : await compressed],
+    };
+  } catch (reason) {
+    throw ServerError.from(reason);
+  }
+}
+
+/** Asks for the request's signal only when the core does: most requests end before anybody looks at it. */
+class LazySignal implements InferOptions {
+  readonly #request: HttpRequest;
+
+  constructor(request: HttpRequest) {
+    this.#request = request;
+  }
+
+  get signal(): AbortSignal {
+    return this.#request.signal;
+  }
+}
+
+/** @throws ServerError when the model is not there, or cannot be used by this endpoint. */
+function checkModel({ api }: HttpContext, { model, version }: PathParts): void {
+  if (api.modelMetadata(model, version).decoupled) {
+    throw new ServerError(
+      "UNSUPPORTED",
+      "HTTP end point doesn't support models with decoupled transaction policy",
+    );
+  }
+}
+
+function decode(
+  { api, options, strings }: HttpContext,
+  { headers }: HttpRequest,
+  { path, body }: { path: PathParts; body: Uint8Array },
+): DecodedInfer {
+  const headerLength = parseHeaderLength(headers.get("inference-header-content-length"), body);
+  const target: InferTarget = {
+    modelName: path.model,
+    modelVersion: path.version,
+    headerLength,
+    maxInputBytes: options.maxInputBytes,
+    strings,
+  };
+  const decoded = headerLength === 0
+    ? decodeRawInferRequest(body, api.modelMetadata(path.model, path.version), target)
+    : decodeInferRequest(body, target);
+  if (options.headerForwardPattern !== undefined) {
+    forwardHeaders(headers.entries(), options.headerForwardPattern, decoded.request.parameters);
+  }
+  return decoded;
+}
+
+/** Length of the JSON; undefined = the whole body (http.md §9.2). */
+function parseHeaderLength(text: string | undefined, body: Uint8Array): number | undefined {
+  if (text === undefined) return undefined;
+  const length = Number(text);
+  if (!Number.isInteger(length) || !/^-?\d+$/.test(text)) {
+    throw new ServerError("INVALID_ARG", `Unable to parse ${HEADER_LENGTH}, got: ${text}`);
+  }
+  if (length < 0 || length > body.length) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `inference header size should be in range (0, ${body.length}), got: ${text}`,
+    );
+  }
+  return length;
+}
+
+function plainResponse(
+  { api }: HttpContext,
+  response: InferResponse,
+  encoded: EncodedResponse,
+): HttpResponse {
+  const headers = responseHeaders(encoded);
+  if (encoded.headerLength === undefined) {
+    // Nothing of the outputs is left in the body.
+    api.releaseResponse(response);
+    return { status: 200, headers, body: encoded.parts };
+  }
+  return { status: 200, headers, body: encoded.parts, onSent: () => api.releaseResponse(response) };
+}
+
+function responseHeaders({ headerLength }: EncodedResponse): HeaderFields {
+  if (headerLength === undefined) return JSON_HEADERS;
+  return [["content-type", "application/octet-stream"], [HEADER_LENGTH, String(headerLength)]];
+}
