@@ -1,0 +1,96 @@
+import { parseContentLength } from "./field_syntax.ts";
+import { HeaderList } from "./header_list.ts";
+import type { HeaderField } from "./hpack.ts";
+import type { RequestHead } from "./transport.ts";
+
+/** A checked request head of an HTTP/2 stream. */
+export interface Http2RequestHead extends RequestHead {
+  readonly httpVersion: "2";
+  /** -1 when not given. */
+  readonly contentLength: number;
+  readonly contentType: string;
+}
+
+const PSEUDO_NAMES = [":method", ":scheme", ":path", ":authority"] as const;
+
+/** Checks a request's fields (RFC 9113, 8.2 and 8.3); undefined when they are malformed. */
+export function parseRequestHead(fields: readonly HeaderField[]): Http2RequestHead | undefined {
+  const pseudo: (string | undefined)[] = [undefined, undefined, undefined, undefined];
+  let regularAt = 0;
+  while (regularAt < fields.length && fields[regularAt]![0].charCodeAt(0) === 58) {
+    const [name, value] = fields[regularAt++]!;
+    const index = (PSEUDO_NAMES as readonly string[]).indexOf(name);
+    if (index < 0 || pseudo[index] !== undefined) return undefined;
+    pseudo[index] = value;
+  }
+  const [method, scheme, path, authority] = pseudo;
+  if (method === undefined || scheme === undefined || !isPath(path)) return undefined;
+  const list: HeaderField[] = [];
+  const seen = { contentLength: -1, contentType: "", host: false };
+  for (let index = regularAt; index < fields.length; index++) {
+    const field = fields[index]!;
+    if (!noteField(field, seen)) return undefined;
+    list.push(field);
+  }
+  if (authority !== undefined && !seen.host) list.push(["host", authority]);
+  return {
+    method,
+    target: path,
+    headers: new HeaderList(list),
+    httpVersion: "2",
+    contentLength: seen.contentLength,
+    contentType: seen.contentType,
+  };
+}
+
+/** Whether fields may end a request: no pseudo-headers, nothing of the connection. */
+export function isTrailerSection(fields: readonly HeaderField[]): boolean {
+  return fields.every(([name]) => name.charCodeAt(0) !== 58 && !isConnectionField(name));
+}
+
+interface SeenFields {
+  contentLength: number;
+  contentType: string;
+  host: boolean;
+}
+
+function noteField([name, value]: HeaderField, seen: SeenFields): boolean {
+  switch (name) {
+    case "te":
+      return value === "trailers";
+    case "content-type":
+      seen.contentType ||= value;
+      return true;
+    case "host":
+      seen.host = true;
+      return true;
+    case "content-length": {
+      const byteSize = parseContentLength(value);
+      if (byteSize === undefined || (seen.contentLength >= 0 && seen.contentLength !== byteSize)) {
+        return false;
+      }
+      seen.contentLength = byteSize;
+      return true;
+    }
+    default:
+      return name.charCodeAt(0) !== 58 && !isConnectionField(name);
+  }
+}
+
+function isConnectionField(name: string): boolean {
+  switch (name) {
+    case "connection":
+    case "keep-alive":
+    case "proxy-connection":
+    case "transfer-encoding":
+    case "upgrade":
+      return true;
+    default:
+      return false;
+  }
+}
+
+function isPath(path: string | undefined): path is string {
+  return path !== undefined && (path.charCodeAt(0) === 47 || path === "*") &&
+    /^[\x21-\x7e]+$/.test(path);
+}
