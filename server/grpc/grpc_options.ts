@@ -1,4 +1,3 @@
-import type { Headers } from "../transport/transport.ts";
 import { isReservedParameter } from "../../proto/grpc_codec_parameters.ts";
 import { ServerError } from "../../proto/status.ts";
 
@@ -108,7 +107,7 @@ const PROTOCOL_NAMES = /^(?::|grpc-|te$|content-type$)|-bin$/;
 /** The metadata that become request parameters; those of the protocol itself and binary ones never do. */
 export function forwardedHeaders(
   pattern: RegExp | undefined,
-  headers: Headers,
+  headers: { entries(): Iterable<readonly [string, string]> },
 ): readonly (readonly [string, string])[] {
   if (pattern === undefined) return NO_HEADERS;
   const forwarded: (readonly [string, string])[] = [];

@@ -50,6 +50,10 @@ export class RpcCall {
     this.stream = stream;
     this.context = context;
     stream.onReset = () => this.cancel();
+    stream.onRefused = ({ reason, message }) => {
+      const code = reason === "malformed" ? Code.Internal : Code.ResourceExhausted;
+      this.abandon(new ConnectError(message, code));
+    };
   }
 
   /** Reads deadline and encodings; false when the call was refused for them. */
