@@ -151,7 +151,7 @@ Deno.test("parseModelConfig() stays fast and bounded on hostile text", () => {
   for (
     const piece of ["{", "[", "input { ", "dims: [", '"', "a: ", "$", "<", "parameters { key: "]
   ) {
-    const { issues } = parseModelConfig(piece.repeat(50_000), "c");
+    const { issues } = parseModelConfig(piece.repeat(10_000), "c");
     ok(issues.length > 0 && issues.length <= 101, `${piece} gave ${issues.length}`);
   }
 });

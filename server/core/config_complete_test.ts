@@ -1,0 +1,163 @@
+import { deepEqual, equal, match, rejects, throws } from "node:assert/strict";
+import { create } from "@bufbuild/protobuf";
+import type { Backend } from "../../backends/backend.ts";
+import {
+  DataType,
+  ModelDynamicBatchingSchema,
+  ModelInputSchema,
+} from "../../proto/gen/model_config_pb.ts";
+import { normalizeModelConfig, parseModelConfig } from "../../proto/model_config.ts";
+import { ServerError } from "../../proto/status.ts";
+import {
+  completeModelConfig,
+  defaultMaxBatchSize,
+  unknownBackendError,
+} from "./config_complete.ts";
+import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "./options.ts";
+
+const START = `name: "m" backend: "onnxruntime" platform: "onnxruntime_onnx" `;
+
+function backendThat(complete: Backend["autoComplete"]): Backend {
+  return {
+    name: "onnxruntime",
+    preference: { kind: "KIND_CPU", count: 2 },
+    autoComplete: complete,
+    openModel: () => Promise.reject(new Error("Not asked for")),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
+async function complete(
+  text: string,
+  autoComplete: Backend["autoComplete"] = () => Promise.resolve(),
+  options: ServerOptions = DEFAULT_SERVER_OPTIONS,
+) {
+  const { config, positions } = parseModelConfig(START + text, "m/config.pbtxt");
+  normalizeModelConfig(config);
+  const source = {
+    name: "m",
+    version: 1,
+    modelDirectory: "/nonexistent/m",
+    versionDirectory: "/nonexistent/m/1",
+    config,
+    positions,
+  };
+  await completeModelConfig(source, backendThat(autoComplete), options);
+  return config;
+}
+
+Deno.test("completeModelConfig() normalises again what the backend filled in", async () => {
+  const config = await complete("", ({ config }) => {
+    config.maxBatchSize = 8;
+    config.schedulingChoice = {
+      case: "dynamicBatching",
+      value: create(ModelDynamicBatchingSchema),
+    };
+    return Promise.resolve();
+  });
+  const scheduling = config.schedulingChoice;
+  equal(scheduling.case, "dynamicBatching");
+  if (scheduling.case === "dynamicBatching") deepEqual(scheduling.value.preferredBatchSize, [8]);
+  deepEqual(config.instanceGroup.map(({ name, count }) => [name, count]), [["m", 2]]);
+});
+
+Deno.test("completeModelConfig() reports all that is wrong in one error", async () => {
+  await rejects(
+    complete(
+      `instance_group { kind: KIND_GPU } output { name: "B" dims: 1 }`,
+      ({ config }) => {
+        config.input.push(
+          create(ModelInputSchema, { name: "A", dims: [0n], dataType: DataType.TYPE_FP32 }),
+        );
+        throw new ServerError("INTERNAL", "failed to stat file 1/model.onnx");
+      },
+    ),
+    (error: ServerError) => {
+      equal(error.code, "INVALID_ARG");
+      deepEqual(error.message.split("\n  ").map((line) => line.slice(0, 60)), [
+        "instance group m_0 of model m has kind KIND_GPU but no GPUs ",
+        "failed to stat file 1/model.onnx",
+        "model input 'A' dimension must be integer >= 1, or -1 to ind",
+        "model output 'B' must specify 'data_type' for m (m/config.pb",
+      ]);
+      return true;
+    },
+  );
+});
+
+Deno.test("completeModelConfig() does not ask the backend in strict mode or for a path outside", async () => {
+  const never = () => Promise.reject(new Error("Was asked"));
+  await complete("", never, { ...DEFAULT_SERVER_OPTIONS, autoCompleteConfig: false });
+  await rejects(
+    complete(`default_model_filename: "../x"`, never),
+    /^ServerError: model file path '\.\.\/x' in model 'm' is outside model directory/,
+  );
+});
+
+Deno.test("completeModelConfig() refuses fields of features that are not there", async () => {
+  await rejects(
+    complete("sequence_batching { } model_transaction_policy { decoupled: true }"),
+    (error: ServerError) => {
+      equal(error.code, "UNSUPPORTED");
+      match(error.message, /'sequence_batching'.*m\/config\.pbtxt:1:63/);
+      match(error.message, /'model_transaction_policy\.decoupled'/);
+      return true;
+    },
+  );
+  await rejects(complete("model_warmup { batch_size: 1 }"), /'model_warmup'/);
+  await complete("model_warmup { } model_transaction_policy { } response_cache { enable: true }");
+  await complete("instance_group { rate_limiter { resources { name: 'R' count: 4 } } }");
+});
+
+Deno.test("completeModelConfig() refuses other runtimes, batching libraries and missing labels", async () => {
+  await complete(`runtime: "libtriton_onnxruntime.so"`);
+  await rejects(
+    complete(`runtime: "libtriton_x.so"`),
+    /unable to find backend library 'libtriton_x\.so' for model 'm', searched: /,
+  );
+  await rejects(
+    complete(`runtime: "../libtriton_x.so"`),
+    /backend library name '\.\.\/libtriton_x\.so' escapes backend directory/,
+  );
+  await rejects(
+    complete(
+      `parameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/nowhere/x.so" } }`,
+    ),
+    new RegExp("Batching library path not found: /nowhere/x.so"),
+  );
+  await rejects(
+    complete(`output { name: "B" data_type: TYPE_FP32 dims: 1 label_filename: "l.txt" }`),
+    /failed to open text file for read m\/l\.txt: No such file or directory/,
+  );
+});
+
+Deno.test("defaultMaxBatchSize() takes the backend's setting, then the global one, then 4", () => {
+  const options = (settings: Record<string, string>): ServerOptions => ({
+    ...DEFAULT_SERVER_OPTIONS,
+    backendConfig: new Map(
+      Object.entries(settings).map(([name, value]) => [
+        name,
+        new Map([["default-max-batch-size", value]]),
+      ]),
+    ),
+  });
+  equal(defaultMaxBatchSize(options({}), "onnxruntime"), 4);
+  equal(defaultMaxBatchSize(options({ "": "7" }), "onnxruntime"), 7);
+  equal(defaultMaxBatchSize(options({ "": "7", onnxruntime: "9" }), "onnxruntime"), 9);
+  equal(defaultMaxBatchSize(options({ "": "-2" }), "onnxruntime"), 0);
+  throws(
+    () => defaultMaxBatchSize(options({ "": "many" }), "onnxruntime"),
+    /failed to convert 'many' to integral number/,
+  );
+});
+
+Deno.test("unknownBackendError() names the backends there are, or the missing feature", () => {
+  const { config } = parseModelConfig(`name: "m" backend: "tensorrt"`, "c");
+  equal(
+    unknownBackendError(config, ["onnxruntime"]).message,
+    "unable to find backend library for backend 'tensorrt', try specifying runtime on the model " +
+      "configuration. (backend); this server has the backends onnxruntime",
+  );
+  const ensemble = parseModelConfig(`name: "m" ensemble_scheduling { }`, "c").config;
+  match(unknownBackendError(ensemble, []).message, /needs 'ensemble_scheduling'/);
+});
