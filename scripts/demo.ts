@@ -33,7 +33,7 @@ if (import.meta.main) {
     await main(args, {
       onReady: ({ services }) => {
         const http = services.find(({ name }) => name === "HTTP");
-        if (http !== undefined) print(formatCurl(models, http.listener.port));
+        if (http !== undefined) print(formatCurl(models, http.port));
       },
     }),
   );

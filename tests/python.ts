@@ -1,7 +1,7 @@
 const PROJECT = new URL("../", import.meta.url).pathname;
 
 /** What the tests import from PyPI, pinned. */
-export const PYTHON_PACKAGES = ["tritonclient[all]==2.73.0", "numpy==2.4.6", "onnx==1.23.2"];
+const REQUIREMENTS = `${PROJECT}tests/requirements.txt`;
 
 /** Interpreter of the tests' own virtual environment. */
 export const PYTHON = Deno.build.os === "windows"
@@ -11,16 +11,12 @@ export const PYTHON = Deno.build.os === "windows"
 /** Makes `.venv` with the pinned packages unless it is there; returns its interpreter. */
 export async function ensurePython(print: (line: string) => void): Promise<string> {
   const stamp = `${PROJECT}.venv/packages.txt`;
-  const wanted = PYTHON_PACKAGES.join("\n");
+  const wanted = await Deno.readTextFile(REQUIREMENTS);
   if (await Deno.readTextFile(stamp).catch(() => "") === wanted) return PYTHON;
   print("setting up .venv …");
   await run("python3", ["-m", "venv", `${PROJECT}.venv`]);
-  await run(
-    PYTHON,
-    ["-m", "pip", "install", "-q", "--disable-pip-version-check"].concat(
-      PYTHON_PACKAGES,
-    ),
-  );
+  const quiet = ["-q", "--disable-pip-version-check"];
+  await run(PYTHON, ["-m", "pip", "install", ...quiet, "-r", REQUIREMENTS]);
   await Deno.writeTextFile(stamp, wanted);
   return PYTHON;
 }

@@ -25,7 +25,7 @@ async function execute(runner: Runner): Promise<Outcome> {
   const child = new Deno.Command(command!, {
     args,
     cwd: PROJECT,
-    env: { NO_COLOR: "1" },
+    env: { NO_COLOR: "1", NEREID_SERVER: `${Deno.execPath()} run -A ${PROJECT}mod.ts` },
     stdin: "null",
     stdout: "piped",
     stderr: "inherit",

@@ -1,3 +1,5 @@
+import { PYTHON } from "./python.ts";
+
 /** One program that runs tests and says how many passed. */
 export interface Runner {
   readonly name: string;
@@ -24,6 +26,19 @@ export const RUNNERS: readonly Runner[] = [
     command: [DENO, "test", "-A", "--parallel", "--doc", "proto", "ffi", "backends", "server"]
       .concat("mod.ts", "tests/lint", "tests/conformance", "scripts"),
     limitMinutes: 10,
+  },
+  {
+    name: "cli",
+    what: "the program: flags, start, signals",
+    command: [DENO, "test", "-A", "tests/cli"],
+    limitMinutes: 5,
+  },
+  {
+    name: "python",
+    what: "tritonclient, scenarios, real models, ONNX node tests",
+    command: [PYTHON, "-B", "-m", "pytest", "-q", "-c", "tests/pytest.ini", "tests"],
+    limitMinutes: 25,
+    python: true,
   },
   {
     name: "conformance",

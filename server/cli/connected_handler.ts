@@ -1,20 +1,16 @@
-import type {
-  HttpHandler,
-  HttpRequest,
-  HttpResponse,
-  RequestHead,
-} from "../transport/transport.ts";
+import type { ConnectHandler } from "../grpc/connect_adapter.ts";
+import type { HttpHandler } from "../transport/transport.ts";
 
-/** The part of an HTTP listener that speaks gRPC-Web, Connect and JSON. */
-export interface ConnectHandler {
-  matches(head: RequestHead): boolean;
-  handle(request: HttpRequest): Promise<HttpResponse>;
-}
-
-/** Puts the Connect protocols in front of another handler. */
+/** Puts gRPC-Web, Connect and JSON in front of another handler. */
 export function createConnectedHandler(connect: ConnectHandler, rest: HttpHandler): HttpHandler {
   return {
     admit: (head) => connect.matches(head) ? undefined : rest.admit?.(head),
     handle: (request) => connect.matches(request) ? connect.handle(request) : rest.handle(request),
   };
 }
+
+/** For listeners that serve no REST endpoint. */
+export const NOT_FOUND: HttpHandler = {
+  admit: () => ({ status: 404 }),
+  handle: () => ({ status: 404 }),
+};

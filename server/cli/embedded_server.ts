@@ -132,8 +132,8 @@ class EmbeddedServer implements Server {
     // A model that fails is told in the table; without a repository nothing can be served.
     if (error !== undefined && !program.server.isLive()) throw error;
     await program.listen();
-    const addresses = program.services.map(({ name, listener }) =>
-      [name.toLowerCase(), formatEndpoint(listener)] as const
+    const addresses = program.services.map((service) =>
+      [service.name.toLowerCase(), formatEndpoint(service)] as const
     );
     return { models, addresses: Object.fromEntries(addresses) };
   }

@@ -2,14 +2,34 @@ import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "../core/clock.ts";
 import type { InferenceServer } from "../core/inference_server.ts";
 import type { ServerLog } from "../core/log.ts";
-import type { Listener } from "../transport/listener.ts";
-import { createConnectedHandler } from "./connected_handler.ts";
-import { formatEndpoint, type ServeOptions } from "./serve_options.ts";
+import { createConnectHandler } from "../grpc/connect_adapter.ts";
+import { DEFAULT_GRPC_OPTIONS, type GrpcOptions } from "../grpc/grpc_options.ts";
+import { createGrpcHandler } from "../grpc/grpc_server.ts";
+import type { HttpOptions } from "../http/http_options.ts";
+import { createHttpHandler } from "../http/http_server.ts";
+import { BufferPool } from "../transport/buffer_pool.ts";
+import type { TransportLimits } from "../transport/limits.ts";
+import { type Listener, openListener } from "../transport/listener.ts";
+import type { TlsOptions } from "../transport/listener_options.ts";
+import type { HttpHandler, RpcHandler } from "../transport/transport.ts";
+import { createConnectedHandler, NOT_FOUND } from "./connected_handler.ts";
+import {
+  type Endpoint,
+  formatEndpoint,
+  type GrpcServiceOptions,
+  type HttpServiceOptions,
+  type LogOptions,
+  type ServeOptions,
+  type TlsFiles,
+} from "./serve_options.ts";
 
 /** A listener with its name for people. */
 export interface Service {
   readonly name: "HTTP" | "gRPC" | "Metrics";
   readonly scheme: "http" | "https" | "grpc" | "grpcs";
+  /** Address as in the flags; with port 0 the port that was picked. */
+  readonly address: string;
+  readonly port: number;
   readonly listener: Listener;
 }
 
@@ -18,4 +38,166 @@ export interface ServiceParts {
   readonly server: InferenceServer;
   readonly clock: Clock;
   readonly log: ServerLog;
+}
+
+/** How one service is opened. */
+interface ServicePlan {
+  readonly name: Service["name"];
+  /** The line that scripts wait for. */
+  readonly title: string;
+  readonly endpoint: Endpoint;
+  readonly engine?: HttpServiceOptions["engine"];
+  readonly handlers: { readonly http: HttpHandler; readonly rpc?: RpcHandler };
+  readonly limits?: Partial<TransportLimits>;
+  readonly tls?: TlsFiles;
+}
+
+/**
+ * Opens the listeners of all services that are switched on.
+ * @throws ServerError UNAVAILABLE when one cannot be opened; those opened before are closed again.
+ */
+export async function openServices(
+  options: ServeOptions,
+  parts: ServiceParts,
+): Promise<readonly Service[]> {
+  const pool = new BufferPool();
+  const services: Service[] = [];
+  try {
+    for (const plan of planServices(options, parts)) {
+      const service = await openService(plan, pool, parts.log);
+      services.push(service);
+      parts.log.info(`Started ${plan.title} at ${formatEndpoint(service)}`);
+    }
+  } catch (reason) {
+    for (const { listener } of services) listener.close();
+    throw reason;
+  }
+  return services;
+}
+
+function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[] {
+  const { http, grpc } = options;
+  const rest = http && createHttpHandler(parts.server, toHttpOptions(http, options.log));
+  const grpcOptions = grpc && toGrpcOptions(grpc, options.log, parts.clock);
+  const rpc = grpcOptions && createGrpcHandler(parts.server, grpcOptions);
+  const connect = grpcOptions && createConnectHandler(parts.server, grpcOptions);
+  const plans: ServicePlan[] = [];
+  const shared = http !== undefined && grpc !== undefined && mayShare(http, grpc);
+  if (grpc !== undefined && rpc !== undefined && connect !== undefined) {
+    const front = createConnectedHandler(connect, shared && rest ? rest : NOT_FOUND);
+    plans.push({
+      name: "gRPC",
+      title: "GRPCInferenceService",
+      endpoint: grpc,
+      handlers: { http: front, rpc },
+      limits: grpcLimits(grpc),
+      ...(grpc.tls === undefined ? {} : { tls: grpc.tls }),
+    });
+  }
+  if (http !== undefined && rest !== undefined) {
+    const handlers = shared && rpc && connect
+      ? { http: createConnectedHandler(connect, rest), rpc }
+      : { http: rest };
+    const { engine } = http;
+    plans.push({ name: "HTTP", title: "HTTPService", endpoint: http, engine, handlers });
+  }
+  return plans;
+}
+
+/**
+ * Each of the two listeners speaks both protocols only where that opens nothing: someone who binds one service to
+ * another address, or asks its clients for certificates, wants it reached in no other way.
+ */
+function mayShare(http: HttpServiceOptions, grpc: GrpcServiceOptions): boolean {
+  return http.address === grpc.address && grpc.tls === undefined;
+}
+
+async function openService(
+  plan: ServicePlan,
+  pool: BufferPool,
+  log: ServerLog,
+): Promise<Service> {
+  const { name, endpoint, handlers } = plan;
+  const path = endpoint.address.startsWith("unix:") ? endpoint.address.slice(5) : undefined;
+  try {
+    const listener = await openListener({
+      address: endpoint.address,
+      port: endpoint.port,
+      pool,
+      reusePort: endpoint.reusePort,
+      onError: (reason) => log.error(`${name}: ${describe(reason)}`),
+      ...(path === undefined ? {} : { path }),
+      ...(plan.limits === undefined ? {} : { limits: plan.limits }),
+      ...(plan.tls === undefined ? {} : { tls: await readTls(plan.tls) }),
+    }, handlers);
+    const secure = plan.tls === undefined ? "" : "s";
+    const scheme = name === "gRPC" ? `grpc${secure}` as const : "http";
+    const port = path === undefined ? listener.port : 0;
+    return { name, scheme, address: endpoint.address, port, listener };
+  } catch (reason) {
+    const place = formatEndpoint(endpoint);
+    const { message } = ServerError.from(reason);
+    throw new ServerError("UNAVAILABLE", `failed to start ${plan.title} at ${place}: ${message}`);
+  }
+}
+
+function describe(reason: unknown): string {
+  return reason instanceof Error ? reason.stack ?? reason.message : String(reason);
+}
+
+async function readTls(files: TlsFiles): Promise<TlsOptions> {
+  const [cert, key] = await Promise.all([
+    Deno.readTextFile(files.certificateFile),
+    Deno.readTextFile(files.keyFile),
+  ]);
+  return files.mutual
+    ? { cert, key, clientCa: await Deno.readTextFile(files.rootFile) }
+    : { cert, key };
+}
+
+function toLogSettings(log: LogOptions): HttpOptions["logSettings"] {
+  return {
+    logFile: log.file,
+    logInfo: log.info,
+    logWarning: log.warning,
+    logError: log.error,
+    logVerboseLevel: log.verbose,
+    logFormat: log.format,
+  };
+}
+
+function toHttpOptions(http: HttpServiceOptions, log: LogOptions): HttpOptions {
+  const restricted = http.restrictedApis.flatMap(({ categories, key, value }) =>
+    categories.map((category) => [category, { key: key.toLowerCase(), value }] as const)
+  );
+  return {
+    maxInputBytes: http.maxInputBytes,
+    restrictedApis: new Map(restricted),
+    headerForwardPattern: http.headerForwardPattern,
+    logSettings: toLogSettings(log),
+  };
+}
+
+function toGrpcOptions(grpc: GrpcServiceOptions, log: LogOptions, clock: Clock): GrpcOptions {
+  return {
+    ...DEFAULT_GRPC_OPTIONS,
+    setTimer: (delayMs, callback) => clock.setTimer(delayMs, callback),
+    responseCompressionLevel: grpc.compressionLevel,
+    restrictedProtocols: grpc.restrictedApis,
+    headerForwardPattern: grpc.headerForwardPattern,
+    logSettings: toLogSettings(log),
+  };
+}
+
+function grpcLimits(grpc: GrpcServiceOptions): Partial<TransportLimits> {
+  const orNever = (ms: number): number => ms === 0 ? Infinity : ms;
+  return {
+    keepaliveTimeMs: orNever(grpc.keepaliveTimeMs),
+    keepaliveTimeoutMs: orNever(grpc.keepaliveTimeoutMs),
+    permitWithoutCalls: grpc.keepalivePermitWithoutCalls,
+    minRecvPingIntervalMs: grpc.minPingIntervalMs,
+    maxPingStrikes: grpc.maxPingStrikes,
+    maxConnectionAgeMs: orNever(grpc.maxConnectionAgeMs),
+    maxConnectionAgeGraceMs: orNever(grpc.maxConnectionAgeGraceMs),
+  };
 }

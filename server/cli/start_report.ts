@@ -29,9 +29,9 @@ export function modelRows(models: readonly StartedModel[]): ModelRow[] {
 
 /** The rows of what listens. */
 export function serviceRows(services: readonly Service[]): ServiceRow[] {
-  return services.map(({ name, scheme, listener }) => ({
+  return services.map(({ name, scheme, address, port }) => ({
     name,
-    place: formatUrl(scheme, listener.address, listener.port),
+    place: formatUrl(scheme, address, port),
   }));
 }
 
