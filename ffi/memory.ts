@@ -24,6 +24,11 @@ export function addressOfPointer(pointer: Deno.PointerValue): bigint {
   return pointer === null ? 0n : Deno.UnsafePointer.value(pointer);
 }
 
+/** Pointer to a numeric address; null for 0. */
+export function pointerAt(address: bigint): Deno.PointerValue {
+  return Deno.UnsafePointer.create(address);
+}
+
 /** The text a `char*` points to; "" for null. */
 export function readCString(pointer: Deno.PointerValue): string {
   return pointer === null ? "" : Deno.UnsafePointerView.getCString(pointer);

@@ -6,6 +6,7 @@ import { OnnxInstance } from "./instance.ts";
 import { NameCache } from "./native_run.ts";
 import { OutputPool } from "./output_pool.ts";
 import type { MergedInput } from "./prepare_run.ts";
+import type { RunPace } from "./run_pace.ts";
 import type { OutputPlan, RunPlan } from "./run_plan.ts";
 
 /** What a model is made of. */
@@ -16,6 +17,7 @@ export interface OnnxModelParts {
   readonly runEntries: Readonly<Record<string, string>>;
   /** Bounds the runs in flight of all models. */
   readonly gate: CallGate;
+  readonly pace: RunPace;
   readonly now: () => number;
   readonly countBatchRetry: () => void;
 }
@@ -27,6 +29,7 @@ export class OnnxModel implements BackendModel {
   readonly plan: RunPlan;
   readonly runEntries: Readonly<Record<string, string>>;
   readonly gate: CallGate;
+  readonly pace: RunPace;
   readonly now: () => number;
   readonly countBatchRetry: () => void;
   /** Inputs the model cannot do without. */
@@ -42,6 +45,7 @@ export class OnnxModel implements BackendModel {
     this.plan = parts.plan;
     this.runEntries = parts.runEntries;
     this.gate = parts.gate;
+    this.pace = parts.pace;
     this.now = parts.now;
     this.countBatchRetry = parts.countBatchRetry;
     const inputs = [...parts.plan.inputs.values()];

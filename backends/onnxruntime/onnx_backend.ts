@@ -13,9 +13,11 @@ import { completeConfig, isComplete } from "./auto_complete.ts";
 import { OnnxModel } from "./model.ts";
 import { findModelFile } from "./model_file.ts";
 import { runtimeError } from "./run_session.ts";
+import { RunPace } from "./run_pace.ts";
 import { createRunPlan } from "./run_plan.ts";
 import { flagSetting, integerSetting, readModelSettings } from "./session_settings.ts";
 import { checkSignature } from "./signature_check.ts";
+import { isSteadyModelFile } from "./steady_model.ts";
 
 /** Runs in flight: half of the runtime's blocking pool, which also serves files and name lookups. */
 const MAX_RUNS_IN_FLIGHT = 16;
@@ -67,6 +69,7 @@ export class OnnxBackend implements Backend {
         plan: createRunPlan(source.config, session.signature),
         runEntries,
         gate: this.#runGate,
+        pace: new RunPace(await isSteadyModelFile(path)),
         now,
         countBatchRetry: () => countBatchRetry(source.name, source.version),
       });

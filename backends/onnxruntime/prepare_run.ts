@@ -16,6 +16,8 @@ export interface PreparedRun {
   readonly outputNames: CStringArray;
   readonly outputs: BigUint64Array<ArrayBuffer>;
   readonly pending: PendingOutput[];
+  /** Bytes of all inputs. */
+  readonly byteSize: number;
 }
 
 /** True when one run can serve all the requests: same inputs, and shapes that differ in the first dimension only. */
@@ -43,8 +45,10 @@ export function prepareRun(
   const names = wantedOutputs(requests);
   const inputs = mergeInputs(model, requests);
   arrays.reserve(inputs.length, names.length);
+  let byteSize = 0;
   for (let index = 0; index < inputs.length; index++) {
     const input = inputs[index]!;
+    for (const { data } of input.parts) byteSize += data.byteLength;
     arrays.inputs[index] = feed.feed(input.plan, input.parts, input.shape);
   }
   const pending: PendingOutput[] = [];
@@ -62,6 +66,7 @@ export function prepareRun(
     outputNames: model.outputNames.get(names),
     outputs: arrays.outputs,
     pending,
+    byteSize,
   };
 }
 

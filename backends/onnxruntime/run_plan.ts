@@ -1,4 +1,4 @@
-import { type BatchInputRule } from "../batch_input.ts";
+import type { BatchInputRule } from "../batch_input.ts";
 import { type Datatype, DATATYPES } from "../../proto/datatype.ts";
 import { DataType, type ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import {

@@ -1,5 +1,11 @@
 import { ServerError } from "../../proto/status.ts";
-import { type OrtError, type OrtRunOptions, takeStatus } from "../../ffi/onnxruntime/mod.ts";
+import {
+  type OrtError,
+  type OrtRunOptions,
+  type OrtSession,
+  takeStatus,
+} from "../../ffi/onnxruntime/mod.ts";
+import { pointerAt } from "../../ffi/memory.ts";
 import { type CollectedOutput, collectValue } from "./output_collect.ts";
 import type { OnnxModel } from "./model.ts";
 import type { PreparedRun } from "./prepare_run.ts";
@@ -43,32 +49,52 @@ function sameShape(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((dim, index) => dim === b[index]);
 }
 
-async function callRun(
+function callRun(
+  model: OnnxModel,
+  prepared: PreparedRun,
+  options: OrtRunOptions,
+): OrtError | undefined | Promise<OrtError | undefined> {
+  const { session, pace, now } = model;
+  if (!pace.mayBlock(prepared.byteSize)) return callRunOnPool(model, prepared, options);
+  const { calls } = session.environment;
+  const start = now();
+  const status = calls.RunBlocking(...runArguments(session, prepared, options));
+  pace.recordBlocking(now() - start);
+  return takeStatus(calls, status);
+}
+
+async function callRunOnPool(
   model: OnnxModel,
   prepared: PreparedRun,
   options: OrtRunOptions,
 ): Promise<OrtError | undefined> {
-  const { session, gate } = model;
+  const { session, gate, pace, now } = model;
   const { calls } = session.environment;
-  const { inputNames, inputs, outputNames, outputs } = prepared;
   const turn = gate.enter();
   if (turn !== undefined) await turn;
+  const start = now();
   try {
-    const status = await calls.Run(
-      session.pointer,
-      options.pointer,
-      inputNames.array,
-      inputs,
-      BigInt(inputNames.length),
-      outputNames.array,
-      BigInt(outputNames.length),
-      outputs,
-    );
-    // `inputNames` and `outputNames` are referenced from `prepared`, which outlives the call.
+    const status = await calls.Run(...runArguments(session, prepared, options));
+    // What the call reads is referenced from `prepared`, which is used after it.
+    pace.recordPooled(prepared.byteSize, now() - start);
     return takeStatus(calls, status);
   } finally {
     gate.leave();
   }
+}
+
+function runArguments(session: OrtSession, prepared: PreparedRun, options: OrtRunOptions) {
+  const { inputNames, inputs, outputNames, outputs } = prepared;
+  return [
+    session.pointer,
+    options.pointer,
+    inputNames.array,
+    inputs,
+    BigInt(inputNames.length),
+    outputNames.array,
+    BigInt(outputNames.length),
+    outputs,
+  ] as const;
 }
 
 /** Takes our targets out of a run that failed. */
@@ -95,7 +121,7 @@ function collectAll(model: OnnxModel, prepared: PreparedRun): RunResult {
         collected.push({ tensor, release: () => pool?.give(target) });
         continue;
       }
-      const value = Deno.UnsafePointer.create(outputs[index] ?? 0n);
+      const value = pointerAt(outputs[index] ?? 0n);
       outputs[index] = 0n;
       if (value === null) {
         throw new ServerError("INTERNAL", `the model gave no value for output '${plan.name}'`);
@@ -109,7 +135,7 @@ function collectAll(model: OnnxModel, prepared: PreparedRun): RunResult {
       const { plan, target } = pending[index]!;
       if (target !== undefined) model.outputPool(plan)?.give(target);
       else if (outputs[index] !== 0n) {
-        const value = Deno.UnsafePointer.create(outputs[index] ?? 0n);
+        const value = pointerAt(outputs[index] ?? 0n);
         if (value !== null) environment.calls.ReleaseValue(value);
       }
     }

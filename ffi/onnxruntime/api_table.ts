@@ -5,6 +5,16 @@
 
 const S = "pointer";
 
+/**
+ * S (OrtSession*, const OrtRunOptions*, const char* const* inputNames, const OrtValue* const* inputs, size_t,
+ * const char* const* outputNames, size_t, OrtValue** outputs); null outputs are allocated by the runtime
+ */
+const RUN = {
+  slot: 9,
+  parameters: ["pointer", "pointer", "buffer", "buffer", "usize", "buffer", "usize", "buffer"],
+  result: S,
+} as const satisfies OrtFunction;
+
 /** Slot, parameter types and result of each function, under its C name. */
 export const ORT_FUNCTIONS = {
   /** OrtErrorCode (const OrtStatus*) */
@@ -100,6 +110,9 @@ export const ORT_FUNCTIONS = {
   },
   /** void (OrtSession*) */
   ReleaseSession: { slot: 95, parameters: ["pointer"], result: "void" },
+
+  /** `Run` on the calling thread, for runs that take no longer than handing them over. */
+  RunBlocking: RUN,
 
   /** S (OrtRunOptions** out) */
   CreateRunOptions: { slot: 39, parameters: ["buffer"], result: S },
@@ -197,25 +210,8 @@ export const ORT_BLOCKING_FUNCTIONS = {
     result: S,
     nonblocking: true,
   },
-  /**
-   * S (OrtSession*, const OrtRunOptions*, const char* const* inputNames, const OrtValue* const* inputs, size_t,
-   * const char* const* outputNames, size_t, OrtValue** outputs); null outputs are allocated by the runtime
-   */
-  Run: {
-    slot: 9,
-    parameters: [
-      "pointer",
-      "pointer",
-      "buffer",
-      "buffer",
-      "usize",
-      "buffer",
-      "usize",
-      "buffer",
-    ],
-    result: S,
-    nonblocking: true,
-  },
+  /** The same on the blocking pool. */
+  Run: { ...RUN, nonblocking: true },
 } as const satisfies Record<string, OrtFunction>;
 
 interface OrtFunction {
