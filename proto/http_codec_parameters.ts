@@ -113,7 +113,8 @@ function readCorrelationId(reader: JsonReader): bigint | string {
   throw wrongType("sequence_id", "unsigned-integer");
 }
 
-function readCustomParameter(reader: JsonReader, key: string): ParameterValue {
+/** Reads a parameter that has no meaning for the server itself. */
+export function readCustomParameter(reader: JsonReader, key: string): ParameterValue {
   if (key.startsWith(RESERVED_PREFIX)) {
     throw new ServerError(
       "INVALID_ARG",

@@ -4,12 +4,12 @@ import { decodeRawInferRequest } from "../../proto/http_codec_raw.ts";
 import { type EncodedResponse, encodeInferResponse } from "../../proto/http_codec_response.ts";
 import type { InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { InferOptions } from "../core/inference_api.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
 import { chooseContentCoding, parseContentEncoding } from "./content_encoding.ts";
 import { errorResponse } from "./error_response.ts";
 import type { HttpContext, PathParts } from "./http_context.ts";
 import { type HeaderFields, JSON_HEADERS } from "./json_response.ts";
+import { LazySignal } from "./lazy_signal.ts";
 
 const HEADER_LENGTH = "Inference-Header-Content-Length";
 
@@ -91,19 +91,6 @@ async function inferBody(
     };
   } catch (reason) {
     throw ServerError.from(reason);
-  }
-}
-
-/** Asks for the request's signal only when the core does: most requests end before anybody looks at it. */
-class LazySignal implements InferOptions {
-  readonly #request: HttpRequest;
-
-  constructor(request: HttpRequest) {
-    this.#request = request;
-  }
-
-  get signal(): AbortSignal {
-    return this.#request.signal;
   }
 }
 

@@ -1,3 +1,4 @@
+import { postGenerate, postGenerateStream } from "./generate_route.ts";
 import type { Endpoint, PathParts } from "./http_context.ts";
 import { postInfer } from "./infer_route.ts";
 import {
@@ -49,6 +50,8 @@ const MODEL: ReadonlyMap<string, Endpoint> = new Map<string, Endpoint>([
   ["config", { category: "model-config", GET: getModelConfig }],
   ["stats", STATISTICS],
   ["infer", { category: "inference", POST: postInfer }],
+  ["generate", { category: "inference", POST: postGenerate }],
+  ["generate_stream", { category: "inference", POST: postGenerateStream }],
 ]);
 
 /** `/v2/repository[/REPO]/models/M/…` */
