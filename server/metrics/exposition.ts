@@ -1,0 +1,91 @@
+import type { MetricsSnapshot, VersionSnapshot } from "../core/statistics.ts";
+import { CPU_FAMILIES, type CpuSample } from "./cpu_metrics.ts";
+import {
+  type Family,
+  HISTOGRAM_FAMILIES,
+  type Sample,
+  SUMMARY_FAMILIES,
+  VERSION_FAMILIES,
+} from "./families.ts";
+
+/** What is printed beyond the plain counters. */
+export interface ExpositionOptions {
+  /** False with `--metrics-config=counter_latencies=false`: the other counters go on. */
+  readonly counterLatencies: boolean;
+  /** Undefined = no CPU gauges. */
+  readonly cpu: CpuSample | undefined;
+}
+
+type Labels = Readonly<Record<string, string>>;
+
+/** Everything counted, in the Prometheus text format (observability.md §1). */
+export function formatMetrics(
+  snapshot: MetricsSnapshot,
+  options: ExpositionOptions = { counterLatencies: true, cpu: undefined },
+): string {
+  const { versions } = snapshot;
+  const lines: string[] = [];
+  const families = VERSION_FAMILIES.filter((family) =>
+    options.counterLatencies || !family.isLatency
+  );
+  for (const family of [...families, ...optionalFamilies(versions)]) {
+    pushHead(lines, family);
+    for (const version of versions) {
+      const labels = versionLabels(version);
+      for (const sample of family.samples(version)) pushSample(lines, family.name, sample, labels);
+    }
+  }
+  if (options.cpu !== undefined) {
+    for (const family of CPU_FAMILIES) {
+      pushHead(lines, family);
+      for (const sample of family.samples(options.cpu)) pushSample(lines, family.name, sample, {});
+    }
+  }
+  return lines.join("");
+}
+
+function optionalFamilies(
+  versions: readonly VersionSnapshot[],
+): readonly Family<VersionSnapshot>[] {
+  return [
+    ...(versions.some((version) => version.firstResponse !== undefined) ? HISTOGRAM_FAMILIES : []),
+    ...(versions.some((version) => version.summaries !== undefined) ? SUMMARY_FAMILIES : []),
+  ];
+}
+
+function versionLabels({ model, version, tags }: VersionSnapshot): Labels {
+  const labels: Record<string, string> = { model, version: String(version) };
+  for (const [key, value] of Object.entries(tags)) labels[labelName(key)] = value;
+  return labels;
+}
+
+/** Label names have letters, digits and underscores only; a tag is marked by the underscore in front. */
+function labelName(tag: string): string {
+  return `_${tag.replace(/[^A-Za-z0-9_]/g, "_")}`;
+}
+
+function pushHead(lines: string[], { name, help, type }: Family<never>): void {
+  lines.push(`# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`);
+}
+
+/** Labels in the order of their names; those that tell the samples of one child apart come last. */
+function pushSample(lines: string[], name: string, sample: Sample, child: Labels): void {
+  const { suffix = "", labels = {}, value } = sample;
+  const { le, quantile, ...others } = labels;
+  const sorted = Object.entries({ ...child, ...others }).sort(([a], [b]) => a < b ? -1 : 1);
+  if (le !== undefined) sorted.push(["le", le]);
+  if (quantile !== undefined) sorted.push(["quantile", quantile]);
+  const texts = sorted.map(([key, text]) => `${key}="${escapeLabel(text)}"`);
+  const list = texts.length === 0 ? "" : `{${texts.join(",")}}`;
+  lines.push(`${name}${suffix}${list} ${formatValue(value)}\n`);
+}
+
+function escapeLabel(text: string): string {
+  return text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");
+}
+
+function formatValue(value: number): string {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "+Inf" : "-Inf";
+  return String(value);
+}
