@@ -54,7 +54,9 @@ async function respond(handler: UniversalHandler, request: HttpRequest): Promise
     if (!name.startsWith(":")) header.append(name, value);
   }
   const answer = await handler({
-    httpVersion: request.httpVersion === "2" ? "2.0" : request.httpVersion,
+    // Connect refuses bidirectional streams over HTTP/1.1, because they cannot take turns there. Ours have their
+    // whole request already, so they work over every version.
+    httpVersion: "2.0",
     method: request.method,
     url: `http://${request.headers.get("host") ?? "localhost"}${request.target}`,
     header,

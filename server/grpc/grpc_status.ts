@@ -57,7 +57,7 @@ export function percentEncode(message: string): string {
   return text;
 }
 
-/** Takes an incomplete UTF-8 sequence off the end. */
+/** Takes the last character off if it is not ASCII: it may be incomplete. */
 function cutCharacter(text: string): string {
-  return text.replace(/(?:%[89A-F][0-9A-F]){1,4}$/, "");
+  return text.replace(/%[C-F][0-9A-F](?:%[89AB][0-9A-F])*$/, "");
 }

@@ -1,3 +1,4 @@
+import { joinParts } from "./message_frame.ts";
 import type { Headers, RpcStream } from "../transport/transport.ts";
 
 type HeaderBlock = readonly (readonly [string, string])[];
@@ -51,7 +52,7 @@ export class MemoryStream implements RpcStream {
     if (this.trailers !== undefined) throw new TypeError("Message after the end of the stream");
     if (this.responseHeaders === undefined) throw new TypeError("Message before the headers");
     this.sentParts.push(parts);
-    this.sent.push(new Uint8Array(parts.flatMap((part) => [...part])));
+    this.sent.push(joinParts(parts));
     if (this.writable) onSent?.();
     else if (onSent !== undefined) this.#unsent.push(onSent);
     return this.writable;
