@@ -13,7 +13,8 @@ import {
 import { isPathInside } from "../../proto/model_config_path.ts";
 import { ServerError } from "../../proto/status.ts";
 import { readLabels } from "./config_labels.ts";
-import { checkServable } from "./config_servable.ts";
+import { checkServable, isServable } from "./config_servable.ts";
+import { checkStateFiles } from "./config_states.ts";
 import type { ServerOptions } from "./options.ts";
 
 /** Key of `--backend-config` for the batch size of models that give none. */
@@ -51,8 +52,12 @@ export async function completeModelConfig(
   normalizeModelConfig(config);
   issues.push(...checkModelConfig(config), ...checkModelIo(config));
   const { issues: labelIssues } = await readLabels(config, source);
-  issues.push(...labelIssues, ...await batchStrategyIssues(config));
+  issues.push(...labelIssues, ...await checkStateFiles(config, source));
+  issues.push(...await batchStrategyIssues(config));
   if (issues.length > 0) throw configError(issues, source.positions);
+  if (isServable(config)) return;
+  // A model that is wrong anyway is to be refused for that: what the backend finds comes first.
+  await using _model = await backend.openModel(source);
   checkServable(config, source.positions);
 }
 

@@ -22,7 +22,13 @@ function backendThat(complete: Backend["autoComplete"]): Backend {
     name: "onnxruntime",
     preference: { kind: "KIND_CPU", count: 2 },
     autoComplete: complete,
-    openModel: () => Promise.reject(new Error("Not asked for")),
+    openModel: ({ config }) =>
+      config.input.length > 5
+        ? Promise.reject(new ServerError("INVALID_ARG", "configuration expects 6 inputs"))
+        : Promise.resolve({
+          createInstance: () => Promise.reject(new Error("Not asked for")),
+          [Symbol.asyncDispose]: () => Promise.resolve(),
+        }),
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }
@@ -31,14 +37,15 @@ async function complete(
   text: string,
   autoComplete: Backend["autoComplete"] = () => Promise.resolve(),
   options: ServerOptions = DEFAULT_SERVER_OPTIONS,
+  modelDirectory = "/nonexistent/m",
 ) {
   const { config, positions } = parseModelConfig(START + text, "m/config.pbtxt");
   normalizeModelConfig(config);
   const source = {
     name: "m",
     version: 1,
-    modelDirectory: "/nonexistent/m",
-    versionDirectory: "/nonexistent/m/1",
+    modelDirectory,
+    versionDirectory: `${modelDirectory}/1`,
     config,
     positions,
   };
@@ -105,6 +112,9 @@ Deno.test("completeModelConfig() refuses fields of features that are not there",
     },
   );
   await rejects(complete("model_warmup { batch_size: 1 }"), /'model_warmup'/);
+  // What the backend has to say about a model that is wrong anyway comes first.
+  const input = `input { name: "A" data_type: TYPE_FP32 dims: 1 } `;
+  await rejects(complete(`sequence_batching { } ${input.repeat(6)}`), /expects 6 inputs/);
   await complete("model_warmup { } model_transaction_policy { } response_cache { enable: true }");
   await complete("instance_group { rate_limiter { resources { name: 'R' count: 4 } } }");
 });
@@ -129,6 +139,30 @@ Deno.test("completeModelConfig() refuses other runtimes, batching libraries and 
     complete(`output { name: "B" data_type: TYPE_FP32 dims: 1 label_filename: "l.txt" }`),
     /failed to open text file for read m\/l\.txt: No such file or directory/,
   );
+});
+
+Deno.test("completeModelConfig() checks the files of initial states", async () => {
+  const directory = await Deno.makeTempDir();
+  try {
+    await Deno.mkdir(`${directory}/initial_state`);
+    await Deno.writeFile(`${directory}/initial_state/short`, new Uint8Array(7));
+    const stateFrom = (file: string) =>
+      complete(
+        `sequence_batching { state { input_name: "S" data_type: TYPE_FP32 dims: 2 initial_state {
+           name: "s" data_type: TYPE_FP32 dims: 2 data_file: "${file}" } } }`,
+        () => Promise.resolve(),
+        DEFAULT_SERVER_OPTIONS,
+        directory,
+      );
+    await rejects(stateFrom("none"), /for read m\/initial_state\/none: No such file/);
+    await rejects(
+      stateFrom("short"),
+      /initial_state setting expects 8 bytes, but the data provided from shortonly has 7 bytes\./,
+    );
+    await rejects(stateFrom("../x"), /file path '\.\.\/x' for state input 'S' is outside/);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
 });
 
 Deno.test("defaultMaxBatchSize() takes the backend's setting, then the global one, then 4", () => {

@@ -30,6 +30,11 @@ const NEEDED_FEATURES: readonly {
   },
 ];
 
+/** True for a configuration that needs nothing this server cannot do. */
+export function isServable(config: ModelConfig): boolean {
+  return !NEEDED_FEATURES.some((needed) => needed.isNeeded(config));
+}
+
 /**
  * Refuses a configuration that needs something at run time that this server cannot do: it must not be served as if
  * the field were not there. Called after all other checks, so that what is wrong anyway is told in the usual words.
