@@ -81,7 +81,6 @@ async function start(program: Program, options: ServeOptions, log: ServerLog): P
 }
 
 async function stop(program: Program, options: ServeOptions, log: ServerLog): Promise<number> {
-  log.info("Waiting for in-flight requests to complete.");
   const isClean = await program.stop(options.server.exitTimeoutSecs * 1000);
   if (!isClean) log.error("Exit timeout expired. Exiting immediately.");
   return isClean ? 0 : 1;

@@ -7,6 +7,8 @@ import { DEFAULT_GRPC_OPTIONS, type GrpcOptions } from "../grpc/grpc_options.ts"
 import { createGrpcHandler } from "../grpc/grpc_server.ts";
 import type { HttpOptions } from "../http/http_options.ts";
 import { createHttpHandler } from "../http/http_server.ts";
+import { CpuSampler } from "../metrics/cpu_metrics.ts";
+import { createMetricsHandler } from "../metrics/metrics_server.ts";
 import { BufferPool } from "../transport/buffer_pool.ts";
 import type { TransportLimits } from "../transport/limits.ts";
 import { type Listener, openListener } from "../transport/listener.ts";
@@ -19,6 +21,7 @@ import {
   type GrpcServiceOptions,
   type HttpServiceOptions,
   type LogOptions,
+  type MetricsServiceOptions,
   type ServeOptions,
   type TlsFiles,
 } from "./serve_options.ts";
@@ -76,7 +79,7 @@ export async function openServices(
 }
 
 function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[] {
-  const { http, grpc } = options;
+  const { http, grpc, metrics } = options;
   const rest = http && createHttpHandler(parts.server, toHttpOptions(http, options.log));
   const grpcOptions = grpc && toGrpcOptions(grpc, options.log, parts.clock);
   const rpc = grpcOptions && createGrpcHandler(parts.server, grpcOptions);
@@ -101,6 +104,7 @@ function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[]
     const { engine } = http;
     plans.push({ name: "HTTP", title: "HTTPService", endpoint: http, engine, handlers });
   }
+  if (metrics !== undefined) plans.push(planMetrics(metrics, parts));
   return plans;
 }
 
@@ -110,6 +114,19 @@ function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[]
  */
 function mayShare(http: HttpServiceOptions, grpc: GrpcServiceOptions): boolean {
   return http.address === grpc.address && grpc.tls === undefined;
+}
+
+function planMetrics(metrics: MetricsServiceOptions, parts: ServiceParts): ServicePlan {
+  const cpu = new CpuSampler({
+    intervalMs: metrics.intervalMs,
+    now: () => parts.clock.now(),
+    readText: (path) => Deno.readTextFile(path),
+  });
+  const http = createMetricsHandler(() => parts.server.metrics(), {
+    counterLatencies: metrics.settings.counterLatencies,
+    cpu: metrics.cpuMetrics ? cpu : undefined,
+  });
+  return { name: "Metrics", title: "Metrics Service", endpoint: metrics, handlers: { http } };
 }
 
 async function openService(

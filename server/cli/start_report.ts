@@ -31,7 +31,8 @@ export function modelRows(models: readonly StartedModel[]): ModelRow[] {
 export function serviceRows(services: readonly Service[]): ServiceRow[] {
   return services.map(({ name, scheme, address, port }) => ({
     name,
-    place: formatUrl(scheme, address, port),
+    // Clients of gRPC take an address without a scheme.
+    place: formatUrl(scheme, address, port).replace(/^grpcs?:\/\//, ""),
   }));
 }
 
