@@ -35,7 +35,7 @@ const FAULTS: readonly [string, readonly string[]][] = [
   ]],
   [
     "input { name: 'A' data_type: FP32 dims: 1 }",
-    ["m/config.pbtxt:1:30: input[0].data_type: one of TYPE_INVALID"],
+    ["m/config.pbtxt:1:30: input[0].data_type: a value of DataType expected, got FP32; did you mean TYPE_FP32?"],
   ],
   ["instance_group { kind: kind_cpu }", [
     "m/config.pbtxt:1:24: instance_group[0].kind: one of KIND_AUTO, KIND_GPU, KIND_CPU, KIND_MODEL expected, got kind_cpu; did you mean KIND_CPU?",

@@ -21,6 +21,7 @@ const RANGES: ReadonlyMap<ScalarType, readonly [bigint, bigint, string]> = new M
   [ScalarType.UINT64, [0n, 2n ** 64n - 1n, "non-negative integer"]],
 ]);
 
+const LISTED_NAMES_MAX = 6;
 const TEMPLATE_HINT = "this looks like a template that was not filled in";
 
 /** Checks the token of a scalar; `negative` when a minus sign stands before it. */
@@ -42,12 +43,16 @@ export function checkEnumToken(
   negative: boolean,
 ): ValueFault | undefined {
   const names = descriptor.values.map((entry) => entry.name);
-  const expected = names.length > 1 ? `one of ${names.join(", ")}` : `${names[0]}`;
   const got = (negative ? "-" : "") + describeToken(token);
+  const fault = (hint: string): ValueFault => {
+    // A long list says less than the one name that was meant.
+    const isLong = names.length > LISTED_NAMES_MAX && hint !== "";
+    const expected = isLong ? `a value of ${descriptor.name}` : `one of ${names.join(", ")}`;
+    return { expected, got, ...(hint === "" ? {} : { hint }) };
+  };
   if (token.kind === "name" && !negative) {
     if (names.includes(token.text)) return undefined;
-    const hint = hintForEnumValue(token.text, descriptor);
-    return { expected, got, ...(hint === "" ? {} : { hint }) };
+    return fault(hintForEnumValue(token.text, descriptor));
   }
   if (token.kind === "number" && INTEGER.test(token.text)) {
     const value = integerOf(token.text) * (negative ? -1n : 1n);
@@ -55,12 +60,12 @@ export function checkEnumToken(
   }
   if (token.kind === "string") {
     const bare = token.text.slice(1, -1);
-    const hint = names.includes(bare)
-      ? "enum values stand without quotes"
-      : hintForEnumValue(bare, descriptor);
-    return { expected, got, ...(hint === "" ? {} : { hint }) };
+    const isKnown = names.includes(bare);
+    return fault(
+      isKnown ? "enum values stand without quotes" : hintForEnumValue(bare, descriptor),
+    );
   }
-  return { expected, got, ...(token.kind === "template" ? { hint: TEMPLATE_HINT } : {}) };
+  return fault(token.kind === "template" ? TEMPLATE_HINT : "");
 }
 
 function scalarFault(token: Token, type: ScalarType, negative: boolean): ValueFault | undefined {
