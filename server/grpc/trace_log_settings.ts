@@ -11,18 +11,18 @@ import { ServerError } from "../../proto/status.ts";
 import type { LogSettingValues } from "./grpc_options.ts";
 
 const TRACE_DEFAULTS: Readonly<Record<string, readonly string[]>> = {
-  trace_level: ["OFF"],
-  trace_rate: ["1000"],
-  trace_count: ["-1"],
-  log_frequency: ["0"],
-  trace_file: [""],
-  trace_mode: ["triton"],
+  "trace_level": ["OFF"],
+  "trace_rate": ["1000"],
+  "trace_count": ["-1"],
+  "log_frequency": ["0"],
+  "trace_file": [""],
+  "trace_mode": ["triton"],
 };
 
 const TRACE_RANGES: Readonly<Record<string, readonly [low: bigint, high: bigint]>> = {
-  trace_rate: [0n, 4294967295n],
-  trace_count: [-1n, 2147483647n],
-  log_frequency: [0n, 4294967295n],
+  "trace_rate": [0n, 4294967295n],
+  "trace_count": [-1n, 2147483647n],
+  "log_frequency": [0n, 4294967295n],
 };
 
 const TRACE_LEVELS: ReadonlySet<string> = new Set(["OFF", "TIMESTAMPS", "TENSORS"]);
