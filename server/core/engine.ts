@@ -200,6 +200,7 @@ export class Engine implements InferenceApi {
   async start(): Promise<StartResult> {
     try {
       await this.#listDirectories();
+      if (this.#state === "EXITING") throw new ServerError("UNAVAILABLE", "Server exiting");
       const names = startModelNames(this.#options, this.#directories);
       const loads = await Promise.allSettled(names.map((name) => this.#lifecycle.load(name)));
       if (this.#state === "INITIALIZING") this.#state = "READY";

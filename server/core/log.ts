@@ -53,7 +53,7 @@ export function createLog(options: LogOptions): ServerLog {
     const head = settings.format === "default"
       ? formatDefaultHead(letter, options.wallNow(), options.pid)
       : formatIsoHead(letter, options.wallNow(), options.pid);
-    const text = options.escapesMessages ? JSON.stringify(message) : replaceControls(message);
+    const text = replaceControls(options.escapesMessages ? JSON.stringify(message) : message);
     options.sink(`${head} ${place}] ${text}\n`, letter !== "I");
   };
   const at = (place: string): Log => ({

@@ -1,4 +1,4 @@
-import type { InferInput, InferRequest } from "../../proto/infer.ts";
+import type { InferInput, InferRequest, SharedMemoryReference } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import { formatShape, MAX_SIZE, type Tensor } from "../../proto/tensor.ts";
 import { checkBytesElements } from "./bytes_check.ts";
@@ -47,13 +47,14 @@ function checkOutputs(request: InferRequest, rules: TensorRules): readonly strin
   if (request.outputs.length === 0) return rules.outputNames;
   const names: string[] = [];
   const seen = request.outputs.length > 8 ? new Set<string>() : undefined;
-  for (const { name } of request.outputs) {
+  for (const { name, sharedMemory } of request.outputs) {
     if (!rules.outputByName.has(name)) {
       throw new ServerError(
         "INVALID_ARG",
         `unexpected inference output '${name}' for model '${rules.model}'`,
       );
     }
+    if (sharedMemory !== undefined) throw unknownRegion(sharedMemory);
     // An output that is asked for twice is answered once.
     if (seen === undefined ? names.includes(name) : seen.has(name)) continue;
     seen?.add(name);
@@ -81,10 +82,7 @@ function orderInputs(request: InferRequest, rules: TensorRules): readonly InferI
         `unexpected inference input '${input.name}' for model '${rules.model}'`,
       );
     }
-    if (input.sharedMemory !== undefined) {
-      const { region } = input.sharedMemory;
-      throw new ServerError("NOT_FOUND", `Unable to find shared memory region: '${region}'`);
-    }
+    if (input.sharedMemory !== undefined) throw unknownRegion(input.sharedMemory);
     if (!rule.isOptional) requiredCount++;
     if (rule !== rules.inputs[index]) isOrdered = false;
   }
@@ -93,6 +91,11 @@ function orderInputs(request: InferRequest, rules: TensorRules): readonly InferI
   if (isOrdered) return inputs;
   const byName = new Map(inputs.map((input) => [input.name, input]));
   return rules.inputs.flatMap(({ name }) => byName.get(name) ?? []);
+}
+
+/** Nothing registers regions yet, so every region is unknown. */
+function unknownRegion({ region }: SharedMemoryReference): ServerError {
+  return new ServerError("NOT_FOUND", `Unable to find shared memory region: '${region}'`);
 }
 
 function findDuplicate(inputs: readonly InferInput[]): string | undefined {

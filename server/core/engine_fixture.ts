@@ -1,0 +1,184 @@
+import { clone, create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { Backend, ExecuteRequest, ModelSource } from "../../backends/backend.ts";
+import { DataType, type ModelConfig, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
+import type { InferRequest } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
+import { Engine } from "./engine.ts";
+import { FakeClock } from "./fake_clock.ts";
+import type { Log } from "./log.ts";
+import type { ModelRepository, RepositoryModel } from "./model_repository.ts";
+import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "./options.ts";
+import {
+  type FakeExecution,
+  FakeInstance,
+  type FakeInstanceOptions,
+} from "./scheduler/fake_instance.ts";
+
+/** A model of the in-memory repository. */
+export interface FakeModel {
+  readonly config?: MessageInitShape<typeof ModelConfigSchema>;
+  /** `[1]` when absent. */
+  readonly versions?: readonly number[];
+  /** The directory cannot be read as a model. */
+  readonly readError?: ServerError;
+  /** Loading a version fails as long as this returns an error. */
+  readonly loadError?: (version: number) => unknown;
+  readonly loadMs?: number;
+  readonly executeMs?: number;
+  readonly outcome?: FakeInstanceOptions["outcome"];
+}
+
+/** An engine over an in-memory repository and a fake backend, in virtual time. */
+export class EngineFixture {
+  readonly clock = new FakeClock();
+  readonly executions: FakeExecution[] = [];
+  readonly lines: string[] = [];
+  readonly models: Map<string, FakeModel>;
+  readonly engine: Engine;
+  /** Versions that a backend holds open, `name:version`. */
+  readonly open = new Set<string>();
+  /** Most versions that were being loaded at the same time. */
+  mostLoading = 0;
+  isBackendDisposed = false;
+  #loading = 0;
+
+  constructor(models: Readonly<Record<string, FakeModel>>, options: Partial<ServerOptions> = {}) {
+    this.models = new Map(Object.entries(models));
+    this.engine = new Engine({ ...DEFAULT_SERVER_OPTIONS, ...options }, {
+      clock: this.clock,
+      log: this.#log(),
+      repository: this.#repository(),
+      completeConfig: () => Promise.resolve(),
+      openBackend: (name) => name === "fake" ? Promise.resolve(this.#backend()) : undefined,
+      backendNames: ["fake"],
+      statistics: {},
+      delaySchedulerCount: 0,
+    });
+  }
+
+  #log(): Log {
+    const note = (message: string) => void this.lines.push(message);
+    return { info: note, warning: note, error: note, verbose: (_level, message) => note(message) };
+  }
+
+  #repository(): ModelRepository {
+    return {
+      list: () => Promise.resolve([...this.models.keys()].sort()),
+      read: (name) => {
+        const model = this.models.get(name);
+        if (model === undefined) {
+          return Promise.reject(
+            new ServerError(
+              "NOT_FOUND",
+              `failed to load '${name}', failed to poll from model repository`,
+            ),
+          );
+        }
+        if (model.readError !== undefined) return Promise.reject(model.readError);
+        const read: RepositoryModel = {
+          name,
+          directory: `/models/${name}`,
+          repository: "/models",
+          versions: model.versions ?? [1],
+          config: createFakeConfig(name, model.config),
+          positions: { fileName: `${name}/config.pbtxt`, byPath: new Map() },
+        };
+        return Promise.resolve(read);
+      },
+    };
+  }
+
+  #backend(): Backend {
+    return {
+      name: "fake",
+      preference: { kind: "KIND_CPU", count: 1 },
+      autoComplete: () => Promise.resolve(),
+      openModel: (source) => this.#openModel(source),
+      [Symbol.asyncDispose]: () => {
+        this.isBackendDisposed = true;
+        return Promise.resolve();
+      },
+    };
+  }
+
+  async #openModel({ name, version }: ModelSource) {
+    const model = this.models.get(name)!;
+    this.mostLoading = Math.max(this.mostLoading, ++this.#loading);
+    await new Promise<void>((resolve) => void this.clock.setTimer(model.loadMs ?? 0, resolve));
+    this.#loading--;
+    const error = model.loadError?.(version);
+    if (error !== undefined) throw error;
+    const key = `${name}:${version}`;
+    this.open.add(key);
+    return {
+      createInstance: ({ name: instance }: { name: string }) =>
+        Promise.resolve(
+          new FakeInstance(instance, {
+            clock: this.clock,
+            executions: this.executions,
+            executeMs: [model.executeMs ?? 0],
+            outcome: model.outcome ?? echo,
+          }),
+        ),
+      [Symbol.asyncDispose]: () => {
+        this.open.delete(key);
+        return Promise.resolve();
+      },
+    };
+  }
+
+  /** Starts while virtual time passes, so that loads can take some. */
+  async start(durationMs = 10_000): Promise<Awaited<ReturnType<Engine["start"]>>> {
+    const started = this.engine.start();
+    await this.clock.advance(durationMs);
+    return await started;
+  }
+}
+
+function echo({ inputs }: ExecuteRequest) {
+  return { outputs: inputs.map((input) => ({ ...input, name: "OUT" })) };
+}
+
+/** A complete configuration of a model `IN` → `OUT`, FP32 `[-1]`, changed by `change`. */
+export function createFakeConfig(
+  name: string,
+  change: MessageInitShape<typeof ModelConfigSchema> = {},
+): ModelConfig {
+  const config = create(ModelConfigSchema, {
+    backend: "fake",
+    maxBatchSize: 4,
+    input: [{ name: "IN", dataType: DataType.TYPE_FP32, dims: [-1n] }],
+    output: [{ name: "OUT", dataType: DataType.TYPE_FP32, dims: [-1n] }],
+    instanceGroup: [{ name, count: 1 }],
+    ...change,
+    name,
+  });
+  return clone(ModelConfigSchema, config);
+}
+
+/** A request for a model of `createFakeConfig`, one FP32 per row. */
+export function inferRequest(
+  modelName: string,
+  change: Partial<InferRequest> & { readonly rows?: number } = {},
+): InferRequest {
+  const { rows = 1, ...rest } = change;
+  return {
+    modelName,
+    modelVersion: "",
+    id: "",
+    correlationId: 0n,
+    sequenceStart: false,
+    sequenceEnd: false,
+    priority: 0,
+    timeoutUs: 0,
+    parameters: {},
+    inputs: [{
+      name: "IN",
+      datatype: "FP32",
+      shape: [rows, 1],
+      data: new Uint8Array(new Float32Array(rows).fill(1).buffer),
+    }],
+    outputs: [],
+    ...rest,
+  };
+}
