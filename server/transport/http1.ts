@@ -252,20 +252,20 @@ export class Http1Connection implements ProtocolConnection {
     }
     const isDelimited = framing.httpVersion === "1.1";
     const streamFraming = { ...framing, keepAlive: framing.keepAlive && isDelimited };
-    await this.#writer.writeStreamHead(response, streamFraming);
-    await this.#stream(body, { framing: streamFraming, status: response.status });
+    await this.#stream(body, { response, framing: streamFraming });
     return streamFraming.keepAlive;
   }
 
   async #stream(
     body: AsyncIterable<Uint8Array>,
-    { framing, status }: { framing: ResponseFraming; status: number },
+    { response, framing }: { response: HttpResponse; framing: ResponseFraming },
   ): Promise<void> {
     const iterator = body[Symbol.asyncIterator]();
     let isComplete = false;
     const gone = new Promise<undefined>((resolve) => this.#onGone = () => resolve(undefined));
     try {
-      if (!framing.isHead && statusHasBody(status)) {
+      await this.#writer.writeStreamHead(response, framing);
+      if (!framing.isHead && statusHasBody(response.status)) {
         this.#watch();
         for (;;) {
           const next = iterator.next();
