@@ -1,13 +1,15 @@
 import { clearImmediate, setImmediate } from "node:timers";
 import type { Clock, Timer } from "./clock.ts";
 
-/** `setTimeout` fires about this much late (measured on Deno 2.9), and never before 2 ms. */
+/** `setTimeout(n)` fires about this much after n, for n of 1 and more (measured on Deno 2.9). */
 const TIMEOUT_LATENESS_MS = 1.1;
-const SHORTEST_TIMEOUT_MS = 1;
+/** The longest delay that `setTimeout` keeps; a longer one is armed again when it fired. */
+const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
- * The real clock. Timers are at most about a millisecond late and never early; delays shorter than `setTimeout` can
- * do are waited for by turns of the event loop, so a queue delay of 200 µs is one.
+ * The real clock. Timers are never early and at most about a millisecond late. What is shorter than `setTimeout` can
+ * do is waited for by turns of the event loop, so that a queue delay of 200 µs is one; that takes processor time, but
+ * for a millisecond at most, and only while nothing else is to do.
  */
 export function createSystemClock(): Clock {
   return {
@@ -45,14 +47,13 @@ class SystemTimer implements Timer {
 
   #arm(): void {
     const restMs = this.#atMs - performance.now();
-    if (restMs > SHORTEST_TIMEOUT_MS + TIMEOUT_LATENESS_MS) {
-      // The longest delay that setTimeout keeps; a longer one is armed again when it fired.
-      const delayMs = Math.min(restMs - TIMEOUT_LATENESS_MS, 2 ** 31 - 1);
-      this.#timeout = setTimeout(this.#check, Math.floor(delayMs));
+    if (restMs > TIMEOUT_LATENESS_MS) {
+      const delayMs = Math.max(1, Math.ceil(restMs - TIMEOUT_LATENESS_MS));
+      this.#timeout = setTimeout(this.#check, Math.min(delayMs, LONGEST_TIMEOUT_MS));
       this.#timeout.unref();
     } else {
+      // Not unref'd: Deno never runs such an immediate. It keeps the process alive for about a millisecond.
       this.#immediate = setImmediate(this.#check);
-      this.#immediate.unref();
     }
   }
 }
