@@ -8,6 +8,8 @@ export interface PendingLists {
   readonly suites: Readonly<Record<string, string>>;
   /** Suite → case → feature. These cases run, and must fail. */
   readonly cases: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** Suite → case → why this server answers otherwise on purpose. These run, too, and must fail. */
+  readonly deliberate: Readonly<Record<string, Readonly<Record<string, string>>>>;
 }
 
 /** What the rules make of a suite's result. */

@@ -34,7 +34,8 @@ async function runSuite(
     const text = reason instanceof Error ? reason.message : String(reason);
     return { passed: 0, problems: [`the suite could not be run: ${text}`] };
   }
-  const listed = context.pending.cases[suite.name] ?? {};
+  const { cases, deliberate } = context.pending;
+  const listed = { ...cases[suite.name], ...deliberate[suite.name] };
   const expected = context.only === ""
     ? listed
     : Object.fromEntries(Object.entries(listed).filter(([name]) => result.cases.has(name)));
