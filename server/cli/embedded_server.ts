@@ -1,7 +1,7 @@
 import type { InferenceApi, InferOptions } from "../core/inference_api.ts";
 import type { StartedModel } from "../core/inference_server.ts";
 import { completeRequest, type EmbeddedRequest } from "./embedded_request.ts";
-import { type InferResponse } from "../../proto/infer.ts";
+import type { InferResponse } from "../../proto/infer.ts";
 import { parseFlags } from "./flags.ts";
 import { openLog } from "./open_log.ts";
 import type { Program } from "./program.ts";

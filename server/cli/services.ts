@@ -14,7 +14,7 @@ import type { TransportLimits } from "../transport/limits.ts";
 import { type Listener, openListener } from "../transport/listener.ts";
 import type { TlsOptions } from "../transport/listener_options.ts";
 import type { HttpHandler, RpcHandler } from "../transport/transport.ts";
-import { createConnectedHandler, NOT_FOUND } from "./connected_handler.ts";
+import { createConnectFront, NOT_FOUND } from "./connect_front.ts";
 import {
   type Endpoint,
   formatEndpoint,
@@ -87,7 +87,7 @@ function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[]
   const plans: ServicePlan[] = [];
   const shared = http !== undefined && grpc !== undefined && mayShare(http, grpc);
   if (grpc !== undefined && rpc !== undefined && connect !== undefined) {
-    const front = createConnectedHandler(connect, shared && rest ? rest : NOT_FOUND);
+    const front = createConnectFront(connect, shared && rest ? rest : NOT_FOUND);
     plans.push({
       name: "gRPC",
       title: "GRPCInferenceService",
@@ -99,7 +99,7 @@ function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[]
   }
   if (http !== undefined && rest !== undefined) {
     const handlers = shared && rpc && connect
-      ? { http: createConnectedHandler(connect, rest), rpc }
+      ? { http: createConnectFront(connect, rest), rpc }
       : { http: rest };
     const { engine } = http;
     plans.push({ name: "HTTP", title: "HTTPService", endpoint: http, engine, handlers });

@@ -48,7 +48,26 @@ function createFenceRule(fence: Fence): Deno.lint.Rule {
   };
 }
 
+const PROGRAMS = /^(tests|scripts|examples)\//;
+
+// What the server says goes through its log, whose level and place the user chooses.
+const consoleFence: Deno.lint.Rule = {
+  create(context) {
+    const path = projectPath(context.filename);
+    if (isGenerated(path) || PROGRAMS.test(path)) return {};
+    return {
+      MemberExpression(node) {
+        if (node.object.type !== "Identifier" || node.object.name !== "console") return;
+        context.report({ node, message: `console is used in ${path}: write to the log instead` });
+      },
+    };
+  },
+};
+
 /** What only some folders may touch. */
-export const fenceRules: Record<string, Deno.lint.Rule> = Object.fromEntries(
-  Object.entries(FENCES).map(([name, fence]) => [name, createFenceRule(fence)]),
-);
+export const fenceRules: Record<string, Deno.lint.Rule> = {
+  ...Object.fromEntries(
+    Object.entries(FENCES).map(([name, fence]) => [name, createFenceRule(fence)]),
+  ),
+  "console-fence": consoleFence,
+};

@@ -77,6 +77,11 @@ Deno.test("listener-fence keeps listeners in the transport", () => {
   assert.deepEqual(lint("server/transport/a.ts", "Deno.listen({ port: 0 });\n"), []);
 });
 
+Deno.test("console-fence lets only programs print", () => {
+  assert.deepEqual(lint("server/core/a.ts", "console.log(1);\n"), ["house/console-fence"]);
+  assert.deepEqual(lint("scripts/a.ts", "console.log(1);\n"), []);
+});
+
 Deno.test("no-default-export refuses default exports", () => {
   assert.deepEqual(lint("server/core/a.ts", "export default 1;\n"), ["house/no-default-export"]);
 });

@@ -7,7 +7,7 @@ interface Layer {
 }
 
 const PROTO = /^proto\/(?!client\/)/;
-const BACKEND_CONTRACTS = /^backends\/[^/]+\.ts$/;
+const BACKEND_CONTRACTS = /^backends\/(?!registry)[^/]+\.ts$/;
 const CORE_FACADE = /^server\/core\/(inference_api|options|clock|log|statistics|metrics)\w*\.ts$/;
 
 // The first entry that matches a file is its layer; the order of the table is the order of imports.
@@ -17,8 +17,8 @@ const LAYERS: readonly Layer[] = [
   { folder: /^ffi\//, may: [] },
   { folder: /^backends\/(registry|worker\/entry)\.ts$/, may: [PROTO, /^backends\//] },
   { folder: /^backends\/(device|shared_memory)\.ts$/, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS] },
-  { folder: BACKEND_CONTRACTS, may: [PROTO] },
-  { folder: /^backends\/[^/]+\//, may: [PROTO, /^ffi\//, /^backends\/backend\.ts$/] },
+  { folder: BACKEND_CONTRACTS, may: [PROTO, BACKEND_CONTRACTS] },
+  { folder: /^backends\/[^/]+\//, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS] },
   { folder: /^server\/core\//, may: [PROTO, /^backends\/backend\.ts$/] },
   { folder: /^server\/transport\//, may: [] },
   {

@@ -2,7 +2,7 @@ import type { ConnectHandler } from "../grpc/connect_adapter.ts";
 import type { HttpHandler } from "../transport/transport.ts";
 
 /** Puts gRPC-Web, Connect and JSON in front of another handler. */
-export function createConnectedHandler(connect: ConnectHandler, rest: HttpHandler): HttpHandler {
+export function createConnectFront(connect: ConnectHandler, rest: HttpHandler): HttpHandler {
   return {
     admit: (head) => connect.matches(head) ? undefined : rest.admit?.(head),
     handle: (request) => connect.matches(request) ? connect.handle(request) : rest.handle(request),
