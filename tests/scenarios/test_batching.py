@@ -108,6 +108,7 @@ def test_D21_requests_that_wait_are_joined(server, sender):
     before = batch_sizes(server, "d21")
     for key in range(5):
         sender.rows(key, "d21", 1)
+        time.sleep(0.004)
     answers = sender.wait(5)
     assert all(error is None for _, error, _ in answers.values())
     for key, (result, _, _) in answers.items():

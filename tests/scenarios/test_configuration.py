@@ -45,7 +45,7 @@ def write_repository(root):
     repository.onnx("d4_zero", symbolic, "max_batch_size: 0\n" + both)
     repository.onnx("d7", symbolic)
     repository.config("d7", 'name: "d7"\nbackend: "onnxruntime"\nmax_batch_size: ${triton_max_batch_size}\n')
-    repository.onnx("d8", models.identity("FP32", ["n"]))
+    repository.onnx("d8", models.identity("FP32", [2]))
     for extra in ("01", "model", "configs", "-3"):
         repository.directory("d8", extra)
     (repository.directory("d8", "model") / "notes.txt").write_text("notes\n")

@@ -1,0 +1,83 @@
+/** What a load generator is asked to do; travels as JSON on its command line. */
+export interface LoadJob {
+  readonly port: number;
+  readonly way: Way;
+  readonly concurrency: number;
+  readonly warmSeconds: number;
+  readonly seconds: number;
+  /** HTTP path, or gRPC method path. */
+  readonly path: string;
+  /** Request header fields (HTTP only). */
+  readonly headers: readonly (readonly [string, string])[];
+  /** File with the request's body, or with the gRPC message. */
+  readonly bodyFile: string;
+}
+
+/** Ways to bring a request to a server. */
+export type Way = "http-binary" | "http-json" | "grpc" | "grpc-stream" | "http-get";
+
+/** What the generator found out in its measured seconds. */
+export interface LoadResult {
+  readonly requests: number;
+  readonly seconds: number;
+  readonly p50Us: number;
+  readonly p99Us: number;
+  readonly errors: number;
+  readonly firstError: string;
+}
+
+/** Counts answers and their times while the measurement is on. */
+export class Meter {
+  readonly #job: LoadJob;
+  readonly #latencies: Float64Array;
+  #count = 0;
+  #errors = 0;
+  #firstError = "";
+  #isMeasuring = false;
+  isOver = false;
+
+  constructor(job: LoadJob) {
+    this.#job = job;
+    this.#latencies = new Float64Array(4_000_000);
+  }
+
+  /** One answer came, to a request sent at `sentAt`. */
+  record(sentAt: number): void {
+    if (!this.#isMeasuring) return;
+    const index = this.#count++;
+    if (index < this.#latencies.length) this.#latencies[index] = performance.now() - sentAt;
+  }
+
+  fail(text: string): void {
+    if (this.#errors++ === 0) this.#firstError = text;
+  }
+
+  /** Lets the load run: warm-up, then the measured time; `mark` is called at its begin and end. */
+  async run(mark: (what: "begin" | "end") => void): Promise<LoadResult> {
+    await pause(this.#job.warmSeconds);
+    const begin = performance.now();
+    mark("begin");
+    this.#isMeasuring = true;
+    await pause(this.#job.seconds);
+    this.#isMeasuring = false;
+    mark("end");
+    const seconds = (performance.now() - begin) / 1000;
+    this.isOver = true;
+    const sorted = this.#latencies.subarray(0, Math.min(this.#count, this.#latencies.length));
+    sorted.sort();
+    const quantile = (share: number) =>
+      1000 * (sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0);
+    return {
+      requests: this.#count,
+      seconds,
+      p50Us: quantile(0.5),
+      p99Us: quantile(0.99),
+      errors: this.#errors,
+      firstError: this.#firstError,
+    };
+  }
+}
+
+function pause(seconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+}

@@ -1,0 +1,91 @@
+/** A program under measurement, on processors of its own where there are two. */
+export class MeasuredProcess implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+
+  private constructor(child: Deno.ChildProcess) {
+    this.#child = child;
+  }
+
+  /** Starts a command, bound to one processor when `processor` is given. */
+  static start(
+    command: readonly string[],
+    options: { readonly processor?: number; readonly env?: Record<string, string> } = {},
+  ): MeasuredProcess {
+    const bound = options.processor === undefined
+      ? command
+      : ["taskset", "-c", String(options.processor), ...command];
+    const child = new Deno.Command(bound[0]!, {
+      args: bound.slice(1),
+      stdin: "null",
+      stdout: "null",
+      stderr: "null",
+      env: options.env ?? {},
+    }).spawn();
+    return new MeasuredProcess(child);
+  }
+
+  /** CPU time of the process, its threads and its children, in microseconds. */
+  async cpuUs(): Promise<number> {
+    let total = 0;
+    for (const pid of await family(this.#child.pid)) total += await threadsCpuUs(pid);
+    return total;
+  }
+
+  /** Waits until something listens on a port, or until an HTTP path answers 200. */
+  async waitFor(port: number, path?: string): Promise<void> {
+    const end = performance.now() + 60_000;
+    while (performance.now() < end) {
+      try {
+        if (path === undefined) {
+          (await Deno.connect({ hostname: "127.0.0.1", port })).close();
+          return;
+        }
+        const answer = await fetch(`http://127.0.0.1:${port}${path}`);
+        await answer.body?.cancel();
+        if (answer.ok) return;
+      } catch {
+        // not yet
+      }
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    throw new Error(`Nothing answers on port ${port} after 60 s`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const pid of (await family(this.#child.pid)).reverse()) terminate(pid);
+    await this.#child.status;
+  }
+}
+
+function terminate(pid: number): void {
+  try {
+    Deno.kill(pid, "SIGTERM");
+  } catch {
+    // ended already
+  }
+}
+
+/** A process and its descendants. */
+async function family(pid: number): Promise<number[]> {
+  const found = [pid];
+  const children = await Deno.readTextFile(`/proc/${pid}/task/${pid}/children`).catch(() => "");
+  for (const child of children.split(" ").filter(Boolean)) {
+    found.push(...await family(Number(child)));
+  }
+  return found;
+}
+
+async function threadsCpuUs(pid: number): Promise<number> {
+  let total = 0;
+  try {
+    for await (const thread of Deno.readDir(`/proc/${pid}/task`)) {
+      const text = await Deno.readTextFile(`/proc/${pid}/task/${thread.name}/schedstat`).catch(() =>
+        "0"
+      );
+      total += Number(text.split(" ")[0]) / 1000;
+    }
+  } catch {
+    // the process has ended
+  }
+  return total;
+}

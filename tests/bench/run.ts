@@ -1,0 +1,264 @@
+/**
+ * Measures our server against the bare transport and against bare ONNX Runtime, server and load generator on separate
+ * processors where there are two:
+ *
+ *   deno task bench [--seconds=2] [--only=TEXT] [--reference=DIR]
+ *
+ * DIR is the folder that the reference's setup.sh made; with it the real server is measured too.
+ */
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import type { BareOnnxJob } from "./bare_onnx.ts";
+import {
+  LARGE,
+  modelFile,
+  REAL,
+  SMALL,
+  writeBenchRepository,
+  writeReferenceRepository,
+} from "./bench_models.ts";
+import { type Cell, measure, type Target } from "./measure.ts";
+import { MeasuredProcess } from "./measured_process.ts";
+import { type Payload, writeRequest } from "./payload.ts";
+import { formatCell, formatGoal, HEADLINE, print } from "./report.ts";
+import type { Way } from "./load_job.ts";
+
+const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
+const CONCURRENCIES = [1, 8, 64];
+const PROJECT = join(import.meta.dirname!, "..", "..");
+const DENO = Deno.execPath();
+const LIVE = { way: "http-get", path: "/v2/health/live", headers: [], bodyFile: "" } as const;
+
+interface Settings {
+  readonly seconds: number;
+  readonly only: string;
+  readonly reference: string | undefined;
+  readonly serverProcessor: number | undefined;
+  readonly loadProcessor: number | undefined;
+}
+
+function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return (listener.addr as Deno.NetAddr).port;
+}
+
+function readSettings(): Settings {
+  const { values } = parseArgs({
+    args: [...Deno.args],
+    options: {
+      seconds: { type: "string", default: "2" },
+      only: { type: "string", default: "" },
+      reference: { type: "string" },
+    },
+  });
+  const hasTwo = navigator.hardwareConcurrency >= 2 && Deno.build.os === "linux";
+  return {
+    seconds: Number(values.seconds),
+    only: values.only,
+    reference: values.reference,
+    serverProcessor: hasTwo ? 0 : undefined,
+    loadProcessor: hasTwo ? 1 : undefined,
+  };
+}
+
+function bound(processor: number | undefined) {
+  return processor === undefined ? {} : { processor };
+}
+
+async function startOurs(
+  repository: string,
+  settings: Settings,
+): Promise<Target & AsyncDisposable> {
+  const [httpPort, grpcPort] = [freePort(), freePort()];
+  const process = MeasuredProcess.start(
+    [DENO, "run", "-A", join(PROJECT, "mod.ts"), `--model-repository=${repository}`]
+      .concat(`--http-port=${httpPort}`, `--grpc-port=${grpcPort}`, "--allow-metrics=false"),
+    bound(settings.serverProcessor),
+  );
+  await process.waitFor(httpPort, "/v2/health/ready");
+  return target("ours", process, httpPort, grpcPort);
+}
+
+async function startBare(settings: Settings): Promise<Target & AsyncDisposable> {
+  const port = freePort();
+  const script = join(import.meta.dirname!, "bare_server.ts");
+  const command = [DENO, "run", "-A", script, String(port)];
+  const process = MeasuredProcess.start(command, bound(settings.serverProcessor));
+  await process.waitFor(port);
+  return target("bare transport", process, port, port);
+}
+
+async function startReference(
+  folder: string,
+  repository: string,
+  settings: Settings,
+): Promise<Target & AsyncDisposable> {
+  const [httpPort, grpcPort] = [freePort(), freePort()];
+  const venv = join(folder, "venv");
+  const script = `
+    set -e
+    site=$("${venv}/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')
+    lib=$("${venv}/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
+    export PATH="${venv}/bin:$PATH" PYTHONPATH="$site" LD_LIBRARY_PATH="$lib:$site/nvidia_pytriton.libs"
+    exec "$site/pytriton/tritonserver/bin/tritonserver" --backend-directory="${folder}/backends" "$@"`;
+  const process = MeasuredProcess.start(
+    ["bash", "-c", script, "tritonserver", `--model-repository=${repository}`]
+      .concat(`--http-port=${httpPort}`, `--grpc-port=${grpcPort}`, "--allow-metrics=false"),
+    bound(settings.serverProcessor),
+  );
+  await process.waitFor(httpPort, "/v2/health/ready");
+  return target("real Triton (Python)", process, httpPort, grpcPort);
+}
+
+function target(
+  name: string,
+  process: MeasuredProcess,
+  httpPort: number,
+  grpcPort: number,
+): Target & AsyncDisposable {
+  return {
+    name,
+    process,
+    httpPort,
+    grpcPort,
+    [Symbol.asyncDispose]: () => process[Symbol.asyncDispose](),
+  };
+}
+
+async function runBareOnnx(
+  payload: Payload,
+  repository: string,
+  settings: Settings,
+): Promise<{ perSecond: number; cpuUs: number }> {
+  let best = { perSecond: 0, cpuUs: Infinity };
+  // The faster of the two ways to call: the loop must not look worse than it is.
+  for (const blocking of [true, false]) {
+    const job: BareOnnxJob = {
+      modelFile: modelFile(repository, payload),
+      inputName: payload.inputName,
+      outputName: payload.outputName,
+      shape: payload.shape,
+      seconds: settings.seconds,
+      blocking,
+    };
+    const script = join(import.meta.dirname!, "bare_onnx.ts");
+    const command = [DENO, "run", "-A", script, JSON.stringify(job)];
+    const whole = settings.serverProcessor === undefined
+      ? command
+      : ["taskset", "-c", String(settings.serverProcessor), ...command];
+    const run = await new Deno.Command(whole[0]!, { args: whole.slice(1), stderr: "inherit" })
+      .output();
+    if (!run.success) throw new Error(`bare ONNX Runtime failed with ${payload.model}`);
+    const result = JSON.parse(new TextDecoder().decode(run.stdout));
+    const perSecond = result.runs / result.seconds;
+    if (perSecond > best.perSecond) best = { perSecond, cpuUs: result.cpuUs };
+  }
+  return best;
+}
+
+async function main(): Promise<void> {
+  const settings = readSettings();
+  const directory = await Deno.makeTempDir({ prefix: "nereid-bench-" });
+  const repository = join(directory, "repository");
+  const payloads = await writeBenchRepository(repository);
+  if (!payloads.includes(REAL)) print("no real model: run `deno task demo` once");
+  await using ours = await startOurs(repository, settings);
+  await using bare = await startBare(settings);
+  const cells = new Map<string, Cell>();
+  const bareOnnx = new Map<Payload, { perSecond: number; cpuUs: number }>();
+  print(HEADLINE);
+  const live = await measure(bare, LIVE, 8, settings);
+  print(formatCell("GET, bare transport", live, []));
+  for (const payload of payloads) {
+    const loop = await runBareOnnx(payload, repository, settings);
+    bareOnnx.set(payload, loop);
+    print(
+      `${payload.title}: bare ONNX Runtime ${loop.perSecond.toFixed(0)}/s, ${
+        loop.cpuUs.toFixed(1)
+      } us each`,
+    );
+    for (const way of WAYS) {
+      if (!`${payload.title} ${way}`.includes(settings.only)) continue;
+      const request = await writeRequest(payload, way, directory);
+      for (const concurrency of CONCURRENCIES) {
+        const key = `${payload.model} ${way} ${concurrency}`;
+        const cell = await measure(ours, request, concurrency, settings);
+        cells.set(key, cell);
+        const notes: [string, number][] = [];
+        if (payload !== REAL) {
+          const other = await measure(bare, request, concurrency, settings);
+          cells.set(`bare ${key}`, other);
+          print(formatCell(`bare  ${key}`, other, []));
+          notes.push(["x bare CPU", cell.cpuUs / other.cpuUs]);
+        }
+        notes.push(["x ONNX loop rate", cell.perSecond / loop.perSecond]);
+        print(formatCell(`ours  ${key}`, cell, notes));
+      }
+    }
+  }
+  printGoals(cells, bareOnnx);
+  if (settings.reference !== undefined) {
+    await compareWithReference(settings.reference, directory, ours, settings);
+  }
+  await Deno.remove(directory, { recursive: true });
+}
+
+function printGoals(
+  cells: ReadonlyMap<string, Cell>,
+  bareOnnx: ReadonlyMap<Payload, { perSecond: number }>,
+): void {
+  print("");
+  for (const way of WAYS) {
+    for (const [payload, limit] of [[SMALL, 3], [LARGE, 1.5]] as const) {
+      const ours = cells.get(`${payload.model} ${way} 8`);
+      const bare = cells.get(`bare ${payload.model} ${way} 8`);
+      if (ours === undefined || bare === undefined) continue;
+      const title = `${payload.title}, ${way}, 8 at once: server CPU of the bare transport's`;
+      print(
+        formatGoal(title, ours.cpuUs / bare.cpuUs, `<= ${limit}`, ours.cpuUs <= limit * bare.cpuUs),
+      );
+    }
+  }
+  const loop = bareOnnx.get(REAL);
+  for (const way of WAYS) {
+    const cell = cells.get(`${REAL.model} ${way} 8`);
+    if (loop === undefined || cell === undefined) continue;
+    const ratio = cell.perSecond / loop.perSecond;
+    print(
+      formatGoal(
+        `${REAL.title}, ${way}, 8 at once: rate of the bare loop's`,
+        ratio,
+        ">= 0.95",
+        ratio >= 0.95,
+      ),
+    );
+  }
+}
+
+/** The ratio of an infer request to the bare route `/v2/health/live`: 5 was seen on the real server with ONNX. */
+async function compareWithReference(
+  folder: string,
+  directory: string,
+  ours: Target,
+  settings: Settings,
+): Promise<void> {
+  const repository = join(directory, "reference");
+  await writeReferenceRepository(repository);
+  await using reference = await startReference(folder, repository, settings);
+  print("");
+  const request = await writeRequest(SMALL, "http-binary", directory);
+  const referenceLive = await measure(reference, LIVE, 8, settings);
+  const referenceInfer = await measure(reference, request, 8, settings);
+  const oursInfer = await measure(ours, request, 8, settings);
+  print(formatCell("real Triton: /v2/health/live", referenceLive, []));
+  print(formatCell("real Triton: FP32[16], Python model", referenceInfer, []));
+  print(formatCell("ours: FP32[16], ONNX", oursInfer, []));
+  const expected = referenceLive.cpuUs * (65 / 13);
+  const title = "FP32[16] over HTTP: our CPU of the real server's (live route x 65/13)";
+  print(formatGoal(title, oursInfer.cpuUs / expected, "< 0.5", oursInfer.cpuUs < expected / 2));
+}
+
+if (import.meta.main) {
+  await main();
+  Deno.exit(0);
+}
