@@ -15,16 +15,13 @@ export {
 } from "./server/cli/embedded_server.ts";
 export type { EmbeddedInput, EmbeddedRequest } from "./server/cli/embedded_request.ts";
 export type {
-  InferenceApi,
   InferOptions,
   ModelIndexEntry,
   ModelMetadata,
   ModelState,
-  ServerMetadata,
 } from "./server/core/inference_api.ts";
 export type {
   InferOutput,
-  InferRequest,
   InferResponse,
   ParameterValue,
   RequestedOutput,

@@ -9,8 +9,11 @@ export type ParameterValue = boolean | bigint | number | string;
 
 /** Where an input or output lies in a registered shared memory region. */
 export interface SharedMemoryReference {
+  /** Name under which the region was registered. */
   readonly region: string;
+  /** First byte in the region. */
   readonly offset: number;
+  /** Bytes from there on. */
   readonly byteSize: number;
 }
 
@@ -21,9 +24,11 @@ export interface InferInput extends Tensor {
 
 /** An output as a client asked for it. */
 export interface RequestedOutput {
+  /** The output. */
   readonly name: string;
   /** Number of classes of the classification extension; 0 = plain tensor. */
   readonly classificationCount: number;
+  /** Where its bytes are written instead of into the response. */
   readonly sharedMemory?: SharedMemoryReference;
 }
 
@@ -55,22 +60,30 @@ export interface InferRequest {
 
 /** An output tensor; with `sharedMemory` its bytes were written there and `data` is empty. */
 export interface InferOutput extends Tensor {
+  /** Where the bytes were written. */
   readonly sharedMemory?: SharedMemoryReference;
 }
 
 /** One inference response; plain and structured-cloneable. */
 export interface InferResponse {
+  /** The model that ran. */
   readonly modelName: string;
   /** The version that ran, decimal. */
   readonly modelVersion: string;
+  /** Id of the request. */
   readonly id: string;
+  /** Parameters that the model gave. */
   readonly parameters: Readonly<Record<string, ParameterValue>>;
+  /** The outputs that were asked for. */
   readonly outputs: readonly InferOutput[];
 }
 
 /** Name, datatype and shape of an input or output as metadata shows it (leading -1 when the model batches). */
 export interface TensorDescription {
+  /** The tensor. */
   readonly name: string;
+  /** Datatype of its elements. */
   readonly datatype: Datatype;
+  /** -1 = any size. */
   readonly shape: readonly number[];
 }

@@ -23,9 +23,12 @@ export const STATUS_TEXT: Readonly<Record<StatusCode, string>> = {
 
 /** The one error class that crosses layers: a code every frontend can map, and a text for the client. */
 export class ServerError extends Error {
+  /** Name of the class. */
   override readonly name = "ServerError";
+  /** What kind of failure it is. */
   readonly code: StatusCode;
 
+  /** An error with a code and a text for the client. */
   constructor(code: StatusCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

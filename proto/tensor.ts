@@ -6,9 +6,13 @@ import { ServerError } from "./status.ts";
  * length followed by that many bytes (http.md §9.4). `data` is usually a view into a larger buffer at any alignment.
  */
 export interface Tensor {
+  /** Name of the input or output. */
   readonly name: string;
+  /** Datatype of the elements. */
   readonly datatype: Datatype;
+  /** Sizes of the dimensions; `[]` = one element. */
   readonly shape: readonly number[];
+  /** The elements, see above. */
   readonly data: Uint8Array;
 }
 

@@ -9,8 +9,11 @@ import type {
 
 /** An input tensor of {@linkcode EmbeddedRequest}. */
 export interface EmbeddedInput {
+  /** The input. */
   readonly name: string;
+  /** Datatype of its elements. */
   readonly datatype: Datatype;
+  /** Sizes of the dimensions, with the batch dimension where the model batches. */
   readonly shape: readonly number[];
   /** Elements in row-major order: a typed array, their bytes, or texts for BYTES. */
   readonly data: ArrayBufferView | readonly (string | Uint8Array)[];
@@ -18,13 +21,17 @@ export interface EmbeddedInput {
 
 /** One inference request; what is left out has the protocol's default. */
 export interface EmbeddedRequest {
+  /** The model. */
   readonly modelName: string;
   /** Decimal version; the latest when not given. */
   readonly modelVersion?: string;
+  /** Comes back in the response. */
   readonly id?: string;
+  /** All inputs that are not optional. */
   readonly inputs: readonly EmbeddedInput[];
   /** Names of the outputs to compute, or more about them; all when not given. */
   readonly outputs?: readonly (string | RequestedOutput)[];
+  /** Custom parameters for the model. */
   readonly parameters?: Readonly<Record<string, ParameterValue>>;
   /** Priority level; 0 = the model's default. */
   readonly priority?: number;

@@ -1,4 +1,4 @@
-import type { InferenceApi, InferOptions } from "../core/inference_api.ts";
+import type { InferOptions, ModelIndexEntry, ModelMetadata } from "../core/inference_api.ts";
 import type { StartedModel } from "../core/inference_server.ts";
 import { completeRequest, type EmbeddedRequest } from "./embedded_request.ts";
 import type { InferResponse } from "../../proto/infer.ts";
@@ -54,8 +54,15 @@ export interface Server extends AsyncDisposable {
    * @throws ServerError with the code and the text that a client would get.
    */
   infer(request: EmbeddedRequest, options?: InferOptions): Promise<InferResponse>;
-  /** The whole facade: metadata, configurations, statistics, readiness. */
-  readonly api: InferenceApi;
+  /** True when every model that should serve does. */
+  isReady(): boolean;
+  /**
+   * Name, versions, inputs and outputs of a model; `version` "" = the latest.
+   * @throws ServerError NOT_FOUND, or UNAVAILABLE when it is not ready.
+   */
+  modelMetadata(name: string, version?: string): ModelMetadata;
+  /** Every model of the repository with its state. */
+  repositoryIndex(): readonly ModelIndexEntry[];
   /**
    * Refuses new requests, waits for those in flight, unloads the models. False when `timeoutMs` (30 s) was too short.
    */
@@ -119,8 +126,16 @@ class EmbeddedServer implements Server {
     this.#options = options;
   }
 
-  get api(): InferenceApi {
-    return this.#running().server;
+  isReady(): boolean {
+    return this.#program?.server.isReady() ?? false;
+  }
+
+  modelMetadata(name: string, version = ""): ModelMetadata {
+    return this.#running().server.modelMetadata(name, version);
+  }
+
+  repositoryIndex(): readonly ModelIndexEntry[] {
+    return this.#running().server.repositoryIndex(false);
   }
 
   async start(): Promise<ServerStart> {

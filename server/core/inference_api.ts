@@ -11,21 +11,31 @@ export interface ServerMetadata {
 
 /** `GET /v2/models/M` (http.md §4), and what a frontend must know before it parses a request. */
 export interface ModelMetadata {
+  /** The model. */
   readonly name: string;
   /** With an explicit version exactly that one, otherwise every READY version ascending. */
   readonly versions: readonly string[];
+  /** Platform or backend of the configuration. */
   readonly platform: string;
+  /** Inputs in the order of the configuration. */
   readonly inputs: readonly TensorDescription[];
+  /** Outputs in the order of the configuration. */
   readonly outputs: readonly TensorDescription[];
+  /** 0 = the model does not batch. */
   readonly maxBatchSize: number;
+  /** May send any number of responses per request. */
   readonly decoupled: boolean;
 }
 
 /** One entry of the repository index (management.md §3.1); absent members are not known. */
 export interface ModelIndexEntry {
+  /** The model. */
   readonly name: string;
+  /** Decimal. */
   readonly version?: string;
+  /** State of the version. */
   readonly state?: ModelState;
+  /** Why it is not ready, or "". */
   readonly reason?: string;
 }
 

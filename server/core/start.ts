@@ -5,11 +5,15 @@ import type { ServerOptions } from "./options.ts";
 
 /** One row of the table of models that is shown after the start. */
 export interface StartedModel {
+  /** The model. */
   readonly name: string;
   /** Undefined when its directory could not be read as a model. */
   readonly version: number | undefined;
+  /** State of the version. */
   readonly state: ModelState;
+  /** Why it does not serve, or "". */
   readonly reason: string;
+  /** How long the load took. */
   readonly loadMs: number;
 }
 
