@@ -145,18 +145,18 @@ function convert(source: FieldSource, datatype: Datatype): Uint8Array {
       return prefixElements(source, payloadBytes + 4 * count);
     case "BOOL":
       if (block?.length === count && block.every((byte) => byte < 2)) return block;
-      return fill(source, new Uint8Array(count), (reader) => reader.bool() ? 1 : 0);
+      return booleans(source, new Uint8Array(count));
     case "INT64":
     case "UINT64":
       return wideIntegers(source, new Uint32Array(count * 2));
     case "INT8":
     case "UINT8":
-      return fill(source, new Uint8Array(count), (reader) => reader.varint64());
+      return integers(source, new Uint8Array(count));
     case "INT16":
     case "UINT16":
-      return fill(source, new Uint16Array(count), (reader) => reader.varint64());
+      return integers(source, new Uint16Array(count));
     default:
-      return fill(source, new Uint32Array(count), (reader) => reader.varint64());
+      return integers(source, new Uint32Array(count));
   }
 }
 
@@ -184,17 +184,24 @@ function visitField(
   }
 }
 
-/** Stores what `read` returns for each element; the typed array cuts it to its width. */
-function fill(
+/** Stores the low bits of each varint; the typed array cuts them to its width. */
+function integers(
   source: FieldSource,
   target: Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer> | Uint32Array<ArrayBuffer>,
-  read: (reader: WireReader) => number,
 ): Uint8Array {
   let at = 0;
   visitField(source, (reader, end) => {
-    while (reader.position < end) target[at++] = read(reader);
+    at = reader.varints32(end, target, at);
   });
   return new Uint8Array(target.buffer);
+}
+
+function booleans(source: FieldSource, target: Uint8Array<ArrayBuffer>): Uint8Array {
+  let at = 0;
+  visitField(source, (reader, end) => {
+    while (reader.position < end) target[at++] = reader.bool() ? 1 : 0;
+  });
+  return target;
 }
 
 function wideIntegers(source: FieldSource, words: Uint32Array<ArrayBuffer>): Uint8Array {

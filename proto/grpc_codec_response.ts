@@ -31,26 +31,34 @@ export interface StreamFailure {
 }
 
 const FINAL_KEY = "triton_final_response";
+// Smaller tensors are copied between the other fields: a part of its own costs more than that.
+const MIN_PART_BYTES = 1024;
+
 // Room for the prefix and for the wrapper of a stream response: its tag and a length of up to five bytes.
 const FRONT_BYTES = PREFIX_BYTES + 6;
 
 let sharedWriter: WireWriter | undefined;
 
 function openWriter(): WireWriter {
-  const writer = sharedWriter ??= new WireWriter();
-  writer.reset(FRONT_BYTES);
-  return writer;
+  return sharedWriter ??= new WireWriter();
+}
+
+/** Where a tensor goes: behind the small bytes up to `position`. */
+interface Cut {
+  readonly position: number;
+  readonly data: Uint8Array;
 }
 
 /**
- * Encodes a response without copying a tensor: the small fields and the lengths come from one buffer, the tensors
- * stand between its pieces by reference. `raw_output_contents` has one entry for each output.
+ * Encodes a response without copying a tensor of any size: the small fields and the lengths come from one buffer, the
+ * tensors stand between its pieces by reference. `raw_output_contents` has one entry for each output.
  */
 export function encodeInferResponse(
   response: InferResponse,
   encoding: ResponseEncoding,
 ): EncodedMessage {
   const writer = openWriter();
+  const front = writer.start(FRONT_BYTES);
   writer.text(10, response.modelName);
   writer.text(18, response.modelVersion);
   writer.text(26, response.id);
@@ -65,21 +73,24 @@ export function encodeInferResponse(
     writeShape(writer, output.shape);
     writer.close(start);
   }
-  const cuts: number[] = [];
-  let dataBytes = 0;
-  for (const output of outputs) {
-    const { length } = output.data;
+  const cuts: Cut[] = [];
+  let cutBytes = 0;
+  for (const { data } of outputs) {
     writer.byte(50);
-    writer.varint(length);
-    cuts.push(writer.position);
-    dataBytes += length;
+    writer.varint(data.length);
+    if (data.length < MIN_PART_BYTES) writer.raw(data);
+    else {
+      cuts.push({ position: writer.position, data });
+      cutBytes += data.length;
+    }
   }
-  const bodyBytes = writer.position - FRONT_BYTES + dataBytes;
-  const start = encoding.stream ? wrap(writer, bodyBytes) : FRONT_BYTES;
-  const byteSize = bodyBytes + FRONT_BYTES - start;
+  const bodyBytes = writer.position - front + cutBytes;
+  const start = encoding.stream ? wrap(writer, front, bodyBytes) : front;
+  const byteSize = bodyBytes + front - start;
   checkMessageSize(byteSize);
   const small = writer.take(start - PREFIX_BYTES);
-  return { parts: interleave(response, small, cuts, start - PREFIX_BYTES), byteSize };
+  const parts = cuts.length === 0 ? [small] : interleave(small, cuts, start - PREFIX_BYTES);
+  return { parts, byteSize };
 }
 
 function checkMessageSize(byteSize: number): void {
@@ -91,9 +102,9 @@ function checkMessageSize(byteSize: number): void {
 }
 
 /** Writes tag and length of `ModelStreamInferResponse.infer_response` right in front of it; returns where they start. */
-function wrap(writer: WireWriter, bodyBytes: number): number {
+function wrap(writer: WireWriter, front: number, bodyBytes: number): number {
   const end = writer.position;
-  const start = FRONT_BYTES - 1 - varintBytes(bodyBytes);
+  const start = front - 1 - varintBytes(bodyBytes);
   writer.position = start;
   writer.byte(18);
   writer.varint(bodyBytes);
@@ -101,22 +112,15 @@ function wrap(writer: WireWriter, bodyBytes: number): number {
   return start;
 }
 
-function interleave(
-  response: InferResponse,
-  small: Uint8Array,
-  cuts: readonly number[],
-  offset: number,
-): Uint8Array[] {
+function interleave(small: Uint8Array, cuts: readonly Cut[], offset: number): Uint8Array[] {
   const parts: Uint8Array[] = [];
   let from = 0;
-  for (let index = 0; index < cuts.length; index++) {
-    const { data } = response.outputs[index]!;
-    if (data.length === 0) continue;
-    const to = cuts[index]! - offset;
+  for (const { position, data } of cuts) {
+    const to = position - offset;
     parts.push(small.subarray(from, to), data);
     from = to;
   }
-  if (from < small.length) parts.push(from === 0 ? small : small.subarray(from));
+  if (from < small.length) parts.push(small.subarray(from));
   return parts;
 }
 
@@ -160,6 +164,7 @@ function writeShape(writer: WireWriter, shape: readonly number[]): void {
 /** Encodes the message that tells of a failed request on a stream (grpc.md §4). */
 export function encodeStreamFailure(failure: StreamFailure): EncodedMessage {
   const writer = openWriter();
+  const front = writer.start(FRONT_BYTES);
   writer.text(10, failure.message);
   writer.byte(18);
   const start = writer.begin();
@@ -170,6 +175,6 @@ export function encodeStreamFailure(failure: StreamFailure): EncodedMessage {
   writer.text(26, failure.id);
   if (failure.model !== undefined) writeParameter(writer, FINAL_KEY, failure.model.final);
   writer.close(start);
-  const part = writer.take(FRONT_BYTES - PREFIX_BYTES);
+  const part = writer.take(front - PREFIX_BYTES);
   return { parts: [part], byteSize: part.length - PREFIX_BYTES };
 }

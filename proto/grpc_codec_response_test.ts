@@ -59,7 +59,7 @@ Deno.test("encodeInferResponse() writes what the generated code reads, with tens
   ]);
   assert.deepEqual(response.rawOutputContents, RESPONSE.outputs.map(({ data }) => data));
   assert.equal(parts[1], RESPONSE.outputs[0]!.data);
-  assert.equal(parts[3], RESPONSE.outputs[2]!.data);
+  assert.equal(parts.length, 3);
 });
 
 Deno.test("encodeInferResponse() wraps responses of a stream and says which is final", () => {

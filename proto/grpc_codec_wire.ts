@@ -72,6 +72,28 @@ export class WireReader {
     throw unparsable();
   }
 
+  /**
+   * Stores the low 32 bits of all varints up to `end` into `target` from `at` on; returns where it stopped. The bytes
+   * must have been checked to be whole varints.
+   */
+  varints32(end: number, target: Uint8Array | Uint16Array | Uint32Array, at: number): number {
+    const { buffer } = this;
+    let { position } = this;
+    let index = at;
+    while (position < end) {
+      let byte = buffer[position++]!;
+      let value = byte & 0x7f;
+      for (let shift = 7; byte >= 0x80; shift += 7) {
+        byte = buffer[position++]!;
+        // Shifts count modulo 32: what lies above must not come in again.
+        if (shift < 32) value |= (byte & 0x7f) << shift;
+      }
+      target[index++] = value;
+    }
+    this.position = position;
+    return index;
+  }
+
   /** A length that lies inside the range that is left. */
   length(): number {
     const length = this.varint64();
@@ -181,27 +203,33 @@ function textDecoder(): TextDecoder {
   return decoder ??= new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 }
 
+const CHUNK_BYTES = 65536;
+const MIN_ROOM_BYTES = 1024;
+
 /**
- * Writes protobuf fields into a buffer that grows and is used again. `take()` hands out a copy of what was written,
- * so the writer may be shared by everything that runs to its end without waiting.
+ * Writes protobuf fields one after the other into chunks of memory; `take()` hands out what was written as a view, and
+ * no byte is written twice. One writer serves everything that runs to its end without waiting.
  */
 export class WireWriter {
-  #buffer = new Uint8Array(1024);
+  #buffer = new Uint8Array(CHUNK_BYTES);
+  #base = 0;
   position = 0;
   readonly #encoder = new TextEncoder();
 
-  /** Starts anew, leaving `offset` bytes free at the front. */
-  reset(offset: number): void {
-    this.position = offset;
+  /** Starts a message, leaving `offset` bytes free at the front; returns where its free bytes end. */
+  start(offset: number): number {
+    const { length } = this.#buffer;
+    if (length > CHUNK_BYTES || length - this.#base < MIN_ROOM_BYTES + offset) {
+      this.#buffer = new Uint8Array(CHUNK_BYTES);
+      this.#base = 0;
+    }
+    return this.position = this.#base + offset;
   }
 
-  take(start: number, end = this.position): Uint8Array<ArrayBuffer> {
-    return this.#buffer.slice(start, end);
-  }
-
-  /** Overwrites one byte; used for what stands before a length that is known only at the end. */
-  set(position: number, byte: number): void {
-    this.#buffer[position] = byte;
+  /** What was written from `start` on; ends the message. */
+  take(start: number): Uint8Array {
+    this.#base = this.position;
+    return this.#buffer.subarray(start, this.position);
   }
 
   byte(value: number): void {
@@ -258,11 +286,15 @@ export class WireWriter {
   }
 
   #wideText(value: string, start: number): void {
-    const bytes = this.#encoder.encode(value);
+    this.raw(this.#encoder.encode(value));
+    this.close(start);
+  }
+
+  /** Bytes as they are, without a length. */
+  raw(bytes: Uint8Array): void {
     if (this.position + bytes.length > this.#buffer.length) this.#grow(bytes.length);
     this.#buffer.set(bytes, this.position);
     this.position += bytes.length;
-    this.close(start);
   }
 
   /** Opens a length-delimited field whose tag was just written; give the result to `close()`. */

@@ -76,11 +76,14 @@ export function createGrpcHandler(api: InferenceApi, options: GrpcOptions): RpcH
   };
 }
 
+const noOperation = () => {};
+const releaseAtOnce: RpcStream["onMessage"] = (_message, _compressed, release) => release();
+
 /** What still arrives for a call that was refused is given back at once. */
 function ignoreMessages(stream: RpcStream): void {
-  stream.onMessage = (_message, _compressed, release) => release();
-  stream.onEnd = () => {};
-  stream.onDrain = () => {};
+  stream.onMessage = releaseAtOnce;
+  stream.onEnd = noOperation;
+  stream.onDrain = noOperation;
 }
 
 function unknownMethod(path: string): ConnectError {

@@ -13,8 +13,8 @@ function inferMessage(init: MessageInitShape<typeof ModelInferRequestSchema> = {
     create(ModelInferRequestSchema, {
       modelName: "echo",
       id: "7",
-      inputs: [{ name: "X", datatype: "FP32", shape: [1n, 4n] }],
-      rawInputContents: [new Uint8Array(16).fill(3)],
+      inputs: [{ name: "X", datatype: "FP32", shape: [1n, 400n] }],
+      rawInputContents: [new Uint8Array(1600).fill(3)],
       ...init,
     }),
   );
@@ -31,9 +31,9 @@ Deno.test("ModelInfer answers with the outputs by reference and gives every buff
   assert.equal(response.id, "7");
   assert.equal(response.modelVersion, "1");
   assert.deepEqual(response.outputs.map(({ name, datatype, shape }) => [name, datatype, shape]), [
-    ["OUT_X", "FP32", [1n, 4n]],
+    ["OUT_X", "FP32", [1n, 400n]],
   ]);
-  assert.deepEqual(response.rawOutputContents, [new Uint8Array(16).fill(3)]);
+  assert.deepEqual(response.rawOutputContents, [new Uint8Array(1600).fill(3)]);
   assert.equal(stream.sentParts[0]!.at(-1), api.requests[0]!.inputs[0]!.data);
   assert.equal(api.openResponses, 0);
 });
