@@ -74,7 +74,7 @@ export interface Server extends AsyncDisposable {
  *
  * @example Serve a repository without any port
  * ```ts
- * import { createServer } from "./mod.ts";
+ * import { createServer } from "@nereid/server";
  *
  * const directory = await Deno.makeTempDir();
  * await Deno.mkdir(`${directory}/echo/1`, { recursive: true });
