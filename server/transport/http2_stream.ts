@@ -72,6 +72,7 @@ export class Http2Stream implements RpcStream {
   #wantsDrain = false;
   #trailers: Uint8Array | undefined;
   #endsPlainly = false;
+  #endIsDelivered = false;
 
   constructor(host: StreamHost, head: { id: number; path: string; headers: Headers }) {
     this.#host = host;
@@ -170,8 +171,9 @@ export class Http2Stream implements RpcStream {
 
   /** The peer ended its side. */
   remoteEnd(): void {
-    if (this.#closed || this.remoteEnded) return;
+    if (this.#closed || this.#endIsDelivered) return;
     this.remoteEnded = true;
+    this.#endIsDelivered = true;
     try {
       this.sink.end();
     } catch (error) {
@@ -193,11 +195,13 @@ export class Http2Stream implements RpcStream {
   /** Writes as much of the queue as the windows allow, then the end of the stream if that is due. */
   pump(): void {
     const host = this.#host;
+    let hasSent = false;
     while (this.#queue.length > 0) {
       const room = Math.min(host.sendWindow, this.sendWindow, host.peerMaxFrameBytes);
-      if (room <= 0 || host.output.pendingBytes > MAX_PENDING_BYTES) return this.#block();
+      if (room <= 0 || host.output.pendingBytes > MAX_PENDING_BYTES) return this.#block(hasSent);
       this.stalledSince = 0;
       if (this.#writeData(room)) return;
+      hasSent = true;
     }
     if (host.blocked.size > 0) host.blocked.delete(this);
     this.stalledSince = 0;
@@ -253,9 +257,9 @@ export class Http2Stream implements RpcStream {
     else this.#queue.push({ bytes: new Uint8Array(0), onSent });
   }
 
-  #block(): void {
-    // Re-inserting puts the stream behind the others: they take turns.
-    this.#host.blocked.delete(this);
+  #block(hasSent: boolean): void {
+    // Re-inserting puts a stream that had its turn behind the others.
+    if (hasSent) this.#host.blocked.delete(this);
     this.#host.blocked.add(this);
     if (this.stalledSince === 0) this.stalledSince = this.#host.now;
   }

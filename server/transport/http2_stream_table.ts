@@ -253,11 +253,11 @@ export class Http2StreamTable implements StreamHost {
   #headerBlock(block: HeaderBlock): void {
     const decoded = this.#decode(block.bytes);
     const { streamId } = block;
-    const stream = this.#streams.get(streamId);
+    const known = this.#streams.get(streamId);
     const isMalformed = decoded.malformed || block.dependsOnItself;
-    if (stream !== undefined) {
+    if (known !== undefined) {
       const isTrailer = block.endsStream && !isMalformed && isTrailerSection(decoded.fields);
-      return this.#trailer(stream, isTrailer);
+      return this.#trailer(known, isTrailer);
     }
     if (streamId <= this.lastStreamId) return this.#lateHeaders(streamId);
     this.lastStreamId = streamId;
@@ -269,8 +269,10 @@ export class Http2StreamTable implements StreamHost {
     if (head === undefined || (block.endsStream && head.contentLength > 0)) {
       return this.#streamError(streamId, ErrorCode.PROTOCOL_ERROR);
     }
-    this.#open(streamId, head);
-    if (block.endsStream) this.#streams.get(streamId)?.remoteEnd();
+    const stream = this.#create(streamId, head);
+    stream.remoteEnded = block.endsStream;
+    this.#open(stream, head);
+    if (block.endsStream) stream.remoteEnd();
   }
 
   #decode(bytes: Uint8Array) {
@@ -302,18 +304,22 @@ export class Http2StreamTable implements StreamHost {
     );
   }
 
-  #open(streamId: number, head: Http2RequestHead): void {
+  #create(streamId: number, head: Http2RequestHead): Http2Stream {
     const stream = new Http2Stream(this, {
       id: streamId,
       path: head.target,
       headers: head.headers,
     });
-    const context = this.#context;
     stream.sendWindow = this.#options.settings.initialWindowBytes;
-    stream.receiveWindow = context.limits.streamWindowBytes;
+    stream.receiveWindow = this.#context.limits.streamWindowBytes;
     stream.expectedBytes = head.contentLength;
-    stream.lastReceiveAt = context.now;
+    stream.lastReceiveAt = this.#context.now;
     this.#streams.set(streamId, stream);
+    return stream;
+  }
+
+  #open(stream: Http2Stream, head: Http2RequestHead): void {
+    const context = this.#context;
     const { rpc } = context;
     if (rpc !== undefined && isRpc(head)) {
       stream.sink = new MessageAssembler(stream, {
