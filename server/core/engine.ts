@@ -15,7 +15,7 @@ import type {
 } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import type { Model } from "./model.ts";
-import { checkControlMode, checkModelName } from "./model_control.ts";
+import { checkControlMode, checkModelName, configOverride } from "./model_control.ts";
 import { ModelLifecycle } from "./model_lifecycle.ts";
 import { ModelRegistry, parseVersion } from "./model_registry.ts";
 import type { ModelRepository } from "./model_repository.ts";
@@ -53,6 +53,7 @@ export class Engine implements InferenceApi {
   readonly #releases = new WeakMap<InferResponse, () => void>();
   #state: ServerState = "INITIALIZING";
   #directories: readonly string[] = [];
+  #startNames: readonly string[] = [];
   #stopping: Promise<boolean> | undefined;
 
   constructor(options: ServerOptions, parts: EngineParts) {
@@ -79,7 +80,10 @@ export class Engine implements InferenceApi {
 
   isReady(): boolean {
     if (this.#state !== "READY") return false;
-    return !this.#options.strictReadiness || this.#registry.isEveryModelReady();
+    if (!this.#options.strictReadiness) return true;
+    // A directory that could not be read counts only when it should have served from the start.
+    return this.#registry.isEveryModelReady() &&
+      this.#startNames.every((name) => this.#registry.readFailure(name) === undefined);
   }
 
   isExiting(): boolean {
@@ -168,14 +172,7 @@ export class Engine implements InferenceApi {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
     checkModelName(name);
-    const [override] = Object.keys(parameters);
-    if (override !== undefined) {
-      throw new ServerError(
-        "UNSUPPORTED",
-        `failed to load '${name}', load parameter '${override}' is not supported yet`,
-      );
-    }
-    await this.#lifecycle.load(name);
+    await this.#lifecycle.load(name, configOverride(name, parameters));
     await this.#listDirectories();
   }
 
@@ -202,6 +199,7 @@ export class Engine implements InferenceApi {
       await this.#listDirectories();
       if (this.#state === "EXITING") throw new ServerError("UNAVAILABLE", "Server exiting");
       const names = startModelNames(this.#options, this.#directories);
+      this.#startNames = names;
       const loads = await Promise.allSettled(names.map((name) => this.#lifecycle.load(name)));
       if (this.#state === "INITIALIZING") this.#state = "READY";
       const failed = loads.some(({ status }) => status === "rejected");

@@ -35,6 +35,8 @@ export class EngineFixture {
   readonly lines: string[] = [];
   readonly models: Map<string, FakeModel>;
   readonly engine: Engine;
+  /** Configurations that came with load requests. */
+  readonly overrides: string[] = [];
   /** Versions that a backend holds open, `name:version`. */
   readonly open = new Set<string>();
   /** Most versions that were being loaded at the same time. */
@@ -64,7 +66,8 @@ export class EngineFixture {
   #repository(): ModelRepository {
     return {
       list: () => Promise.resolve([...this.models.keys()].sort()),
-      read: (name) => {
+      read: (name, override) => {
+        if (override !== undefined) this.overrides.push(override);
         const model = this.models.get(name);
         if (model === undefined) {
           return Promise.reject(

@@ -50,6 +50,13 @@ Deno.test("Engine.start() logs the lines that people look for", async () => {
   assert.ok(fixture.lines.includes("failed to load 'broken'"));
 });
 
+Deno.test("Engine is not ready while a model of the start cannot be read", async () => {
+  const readError = new ServerError("INVALID_ARG", "line 3: no");
+  const fixture = new EngineFixture({ m: { readError } });
+  await fixture.start();
+  assert.equal(fixture.engine.isReady(), false);
+});
+
 Deno.test("Engine is ready without strict readiness although a model failed", async () => {
   const fixture = new EngineFixture({ broken: { loadError: NO_GOOD } }, { strictReadiness: false });
   assert.equal(fixture.engine.isReady(), false);
@@ -211,10 +218,36 @@ Deno.test("Engine.loadModel() refuses names that are paths, and what it cannot d
   for (const name of ["...", "model..1", "..my_model"]) {
     await assert.rejects(engine.loadModel(name, {}), { message: /failed to poll from model/ });
   }
-  await assert.rejects(engine.loadModel("m", { config: "{}" }), {
+  await assert.rejects(engine.loadModel("m", { config: "{}", "file:1/x": new Uint8Array() }), {
     code: "UNSUPPORTED",
-    message: /failed to load 'm'.*'config'/,
+    message: /failed to load 'm'.*'file:1\/x'/,
   });
+  await assert.rejects(engine.loadModel("m", { verbose: "1" }), { code: "INVALID_ARG" });
+});
+
+Deno.test("Engine.loadModel() uses a configuration that comes with the request, once", async () => {
+  const fixture = new EngineFixture({ m: {} }, { modelControlMode: "explicit" });
+  await fixture.start();
+  for (const parameters of [{ config: '{"max_batch_size":2}' }, {}]) {
+    const loading = fixture.engine.loadModel("m", parameters);
+    await fixture.clock.advance(1);
+    await loading;
+  }
+  assert.deepEqual(fixture.overrides, ['{"max_batch_size":2}']);
+});
+
+Deno.test("Engine.loadModel() says what is wrong with a directory, in the usual words", async () => {
+  const readError = new ServerError("INVALID_ARG", "line 3: no");
+  const fixture = new EngineFixture({ m: { readError } }, { modelControlMode: "explicit" });
+  await fixture.start();
+  await assert.rejects(fixture.engine.loadModel("m", {}), {
+    code: "INTERNAL",
+    message: "failed to load 'm', failed to poll from model repository: line 3: no",
+  });
+  assert.deepEqual(fixture.engine.repositoryIndex(false), [
+    { name: "m", reason: "Invalid argument: line 3: no" },
+  ]);
+  assert.equal(fixture.engine.isReady(), true, "the server was ready without it");
 });
 
 Deno.test("Engine.unloadModel() heals readiness after a failed load", async () => {

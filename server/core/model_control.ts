@@ -26,3 +26,31 @@ export function checkModelName(name: string): void {
     );
   }
 }
+
+/**
+ * The configuration that a load request brings instead of the file; undefined = none (management.md §5).
+ * @throws ServerError for parameters that nobody knows or that cannot be served yet.
+ */
+export function configOverride(
+  name: string,
+  parameters: Readonly<Record<string, string | Uint8Array>>,
+): string | undefined {
+  let override: string | undefined;
+  for (const [key, value] of Object.entries(parameters)) {
+    if (key.startsWith("file:")) {
+      throw new ServerError(
+        "UNSUPPORTED",
+        `failed to load '${name}', load parameter '${key}': this server does not support files in ` +
+          `load requests yet`,
+      );
+    }
+    if (key !== "config" || typeof value !== "string") {
+      throw new ServerError(
+        "INVALID_ARG",
+        `failed to load '${name}', unrecognized load parameter '${key}'`,
+      );
+    }
+    override = value;
+  }
+  return override;
+}

@@ -48,11 +48,12 @@ export class ModelLifecycle {
   }
 
   /**
-   * Loads a model, or loads it anew; what served before goes on until all new versions are ready.
+   * Loads a model, or loads it anew; what served before goes on until all new versions are ready. With `override`
+   * (JSON) instead of the configuration file.
    * @throws ServerError that says why the directory could not be read, or why which version could not be loaded.
    */
-  load(name: string): Promise<void> {
-    return this.#inOrder(name, () => this.#load(name));
+  load(name: string, override?: string): Promise<void> {
+    return this.#inOrder(name, () => this.#load(name, override));
   }
 
   /** Unloads a model; settles when it serves no more, while requests in flight may still be running. */
@@ -88,8 +89,8 @@ export class ModelLifecycle {
     }
   }
 
-  async #load(name: string): Promise<void> {
-    const source = await this.#read(name);
+  async #load(name: string, override: string | undefined): Promise<void> {
+    const source = await this.#read(name, override);
     const entry = this.#parts.registry.getOrCreate(name);
     for (const version of source.versions) {
       if (entry.version(version)?.state === "READY") continue;
@@ -112,10 +113,10 @@ export class ModelLifecycle {
     );
   }
 
-  async #read(name: string): Promise<RepositoryModel> {
+  async #read(name: string, override: string | undefined): Promise<RepositoryModel> {
     const { registry, repository, log } = this.#parts;
     try {
-      const source = await this.#slots.run(() => repository.read(name));
+      const source = await this.#slots.run(() => repository.read(name, override));
       registry.setReadFailure(name, undefined);
       return source;
     } catch (error) {
@@ -123,13 +124,14 @@ export class ModelLifecycle {
       const isDuplicate = failure.message === DUPLICATE_MODEL_REASON;
       log.error(`Poll failed for model directory '${name}': ${failure.message}`);
       // A name without any directory is nobody's model.
-      if (failure.code !== "NOT_FOUND" && registry.get(name)?.latest === undefined) {
+      const isServing = registry.get(name)?.latest !== undefined;
+      if (failure.code !== "NOT_FOUND" && override === undefined && !isServing) {
         registry.setReadFailure(name, {
           reason: isDuplicate ? failure.message : failure.toReason(),
           isDuplicate,
         });
       }
-      throw failure;
+      throw readError(name, failure);
     }
   }
 
@@ -225,6 +227,14 @@ export class ModelLifecycle {
       );
     }
   }
+}
+
+/** The error of a load request whose directory could not be read (http.md §5.2), with what is wrong. */
+function readError(name: string, { message, cause }: ServerError): ServerError {
+  const start = `failed to load '${name}', failed to poll from model repository`;
+  return new ServerError("INTERNAL", message.startsWith(start) ? message : `${start}: ${message}`, {
+    cause,
+  });
 }
 
 /** The error of a load request whose versions could not all be loaded (management.md §5). */

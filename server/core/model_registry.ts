@@ -96,6 +96,11 @@ export class ModelRegistry {
     else this.#readFailures.set(name, failure);
   }
 
+  /** Why the directory of a model could not be read; undefined = it could, or nobody tried. */
+  readFailure(name: string): ReadFailure | undefined {
+    return this.#readFailures.get(name);
+  }
+
   /**
    * The version a client means.
    * @throws ServerError NOT_FOUND, UNAVAILABLE or, for a text that is no version, INVALID_ARG.
@@ -119,7 +124,6 @@ export class ModelRegistry {
 
   /** True when no known model has a version that should be served and is not (management.md §6). */
   isEveryModelReady(): boolean {
-    if (this.#readFailures.size > 0) return false;
     for (const entry of this.#entries.values()) {
       const versions = entry.versions();
       if (versions.length === 0) return false;

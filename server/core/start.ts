@@ -65,7 +65,12 @@ export function listStartedModels(
       }));
     }
     const load = loads[index];
-    const reason = load?.status === "rejected" ? ServerError.from(load.reason).toReason() : "";
+    const failure = registry.readFailure(name);
+    const reason = failure !== undefined
+      ? failure.reason
+      : load?.status === "rejected"
+      ? ServerError.from(load.reason).toReason()
+      : "";
     return [{ name, version: undefined, state: "UNAVAILABLE", reason, loadMs: 0 }];
   });
 }
