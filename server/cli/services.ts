@@ -1,4 +1,5 @@
 import { ServerError } from "../../proto/status.ts";
+import { setListenerNoDelay } from "../../ffi/posix/socket.ts";
 import type { Clock } from "../core/clock.ts";
 import type { InferenceServer } from "../core/inference_server.ts";
 import type { ServerLog } from "../core/log.ts";
@@ -12,7 +13,7 @@ import { createMetricsHandler } from "../metrics/metrics_server.ts";
 import { BufferPool } from "../transport/buffer_pool.ts";
 import type { TransportLimits } from "../transport/limits.ts";
 import { type Listener, openListener } from "../transport/listener.ts";
-import type { TlsOptions } from "../transport/listener_options.ts";
+import type { ListenerOptions, TlsOptions } from "../transport/listener_options.ts";
 import type { HttpHandler, RpcHandler } from "../transport/transport.ts";
 import { createConnectFront, NOT_FOUND } from "./connect_front.ts";
 import {
@@ -63,7 +64,8 @@ export async function openServices(
   options: ServeOptions,
   parts: ServiceParts,
 ): Promise<readonly Service[]> {
-  const pool = new BufferPool();
+  // Filling released buffers shows a use after release; it costs time, so it is for debugging.
+  const pool = new BufferPool({ poison: Deno.env.get("NEREID_POISON_BUFFERS") === "1" });
   const services: Service[] = [];
   try {
     for (const plan of planServices(options, parts)) {
@@ -134,19 +136,20 @@ async function openService(
   pool: BufferPool,
   log: ServerLog,
 ): Promise<Service> {
-  const { name, endpoint, handlers } = plan;
+  const { name, endpoint } = plan;
   const path = endpoint.address.startsWith("unix:") ? endpoint.address.slice(5) : undefined;
   try {
-    const listener = await openListener({
+    const listener = await openWithEngine(plan, {
       address: endpoint.address,
       port: endpoint.port,
       pool,
       reusePort: endpoint.reusePort,
+      setListenerNoDelay,
       onError: (reason) => log.error(`${name}: ${describe(reason)}`),
       ...(path === undefined ? {} : { path }),
       ...(plan.limits === undefined ? {} : { limits: plan.limits }),
       ...(plan.tls === undefined ? {} : { tls: await readTls(plan.tls) }),
-    }, handlers);
+    });
     const secure = plan.tls === undefined ? "" : "s";
     const scheme = name === "gRPC" ? `grpc${secure}` as const : "http";
     const port = path === undefined ? listener.port : 0;
@@ -156,6 +159,12 @@ async function openService(
     const { message } = ServerError.from(reason);
     throw new ServerError("UNAVAILABLE", `failed to start ${plan.title} at ${place}: ${message}`);
   }
+}
+
+async function openWithEngine(plan: ServicePlan, options: ListenerOptions): Promise<Listener> {
+  if (plan.engine !== "deno") return await openListener(options, plan.handlers);
+  const { openDenoServeListener } = await import("../transport/deno_serve_engine.ts");
+  return await openDenoServeListener(options, plan.handlers.http);
 }
 
 function describe(reason: unknown): string {

@@ -132,6 +132,36 @@ Deno.test("services can be switched off, and a unix socket serves", async () => 
   assert.equal(await run.exitCode(), 0);
 });
 
+Deno.test("--http-engine=deno serves HTTP through Deno.serve", async () => {
+  await using repository = await makeRepository();
+  await using run = runServer(`--model-repository=${repository.path}`, "--http-engine=deno");
+  assert.deepEqual(await infer(await run.address("HTTP")), [1, 2.5]);
+  run.kill("SIGTERM");
+  assert.equal(await run.exitCode(), 0);
+});
+
+Deno.test("two servers share a port with --reuse-http-port", async () => {
+  await using repository = await makeRepository();
+  const flags = [`--model-repository=${repository.path}`, "--reuse-http-port=true"];
+  await using first = runServer(...flags);
+  const address = await first.address("HTTP");
+  await using second = runServer(...flags, `--http-port=${new URL(address).port}`);
+  assert.equal(await second.address("HTTP"), address);
+});
+
+Deno.test("each listener answers both protocols, unless one service has its own address", async () => {
+  await using repository = await makeRepository();
+  const flag = `--model-repository=${repository.path}`;
+  {
+    await using run = runServer(flag);
+    assert.deepEqual(await infer(`http://${await run.address("gRPC")}`), [1, 2.5]);
+  }
+  await using run = runServer(flag, "--http-address=127.0.0.1", "--grpc-address=127.0.0.2");
+  const response = await fetch(`http://${await run.address("gRPC")}/v2/health/live`);
+  await response.body?.cancel();
+  assert.equal(response.status, 404);
+});
+
 Deno.test("a second server takes the ports of the first at once", async () => {
   await using repository = await makeRepository();
   let port = "0";
