@@ -24,11 +24,30 @@ import { StateWatch } from "./state_watch.ts";
 export interface ConnectHandler {
   /** True for paths of the services, whatever the method or content type. */
   matches(head: RequestHead): boolean;
+  /** The answer to a request that needs no body to be refused. */
+  admit(head: RequestHead): HttpResponse | undefined;
   handle(request: HttpRequest): Promise<HttpResponse>;
 }
 
 /** Largest message over these protocols: JSON is parsed as a whole, and everything is copied on the way. */
 export const MAX_CONNECT_MESSAGE_BYTES = 64 * 1024 * 1024;
+
+/** Largest request body: several messages of a stream, each within its own bound. */
+export const MAX_CONNECT_BODY_BYTES = 4 * MAX_CONNECT_MESSAGE_BYTES;
+
+const NOT_FOUND: HttpResponse = Object.freeze({ status: 404 });
+const TOO_LARGE: HttpResponse = {
+  status: 413,
+  headers: [["content-type", "application/json"]],
+  body: [
+    new TextEncoder().encode(
+      JSON.stringify({
+        code: "resource_exhausted",
+        message: `Request body is larger than the ${MAX_CONNECT_BODY_BYTES} bytes allowed`,
+      }),
+    ),
+  ],
+};
 
 // Connect compresses answers above a size that it is given; nothing is as large as this.
 const NEVER_BYTES = 0xffffffff;
@@ -37,12 +56,18 @@ const PATH = /^\/(?:inference\.GRPCInferenceService|grpc\.health\.v1\.Health)\//
 /** gRPC-Web, Connect and JSON on the same service object as gRPC, for HTTP/1.1 and HTTP/2 requests. */
 export function createConnectHandler(api: InferenceApi, options: GrpcOptions): ConnectHandler {
   const handlers = connectHandlers(api, options);
+  const handlerOf = ({ target }: RequestHead) => handlers.get(target.split("?", 1)[0]!);
   return {
     matches: (head) => PATH.test(head.target),
+    admit(head) {
+      if (handlerOf(head) === undefined) return NOT_FOUND;
+      const byteSize = Number(head.headers.get("content-length") ?? 0);
+      return byteSize > MAX_CONNECT_BODY_BYTES ? TOO_LARGE : undefined;
+    },
     async handle(request) {
-      const path = request.target.split("?", 1)[0]!;
-      const handler = handlers.get(path);
-      if (handler === undefined) return { status: 404 };
+      const handler = handlerOf(request);
+      if (handler === undefined) return NOT_FOUND;
+      if (request.body.length > MAX_CONNECT_BODY_BYTES) return TOO_LARGE;
       return await respond(handler, request);
     },
   };

@@ -71,6 +71,20 @@ Deno.test("matches() takes the paths of the services only", () => {
   assert.equal(matches("/inference.GRPCInferenceServiceX/ModelInfer"), false);
 });
 
+Deno.test("admit() refuses what needs no body for that", () => {
+  const { handler } = setUp();
+  const admit = (target: string, length: string) =>
+    handler.admit({
+      method: "POST",
+      target,
+      httpVersion: "1.1",
+      headers: { get: (name) => name === "content-length" ? length : undefined, entries: () => [] },
+    })?.status;
+  assert.equal(admit(`${SERVICE}/ModelInfer`, "1000"), undefined);
+  assert.equal(admit(`${SERVICE}/ModelInfer`, "1000000000"), 413);
+  assert.equal(admit(`${SERVICE}/Nope`, "10"), 404);
+});
+
 Deno.test("Connect with JSON serves unary calls", async () => {
   const { post } = setUp();
   const live = await post(`${SERVICE}/ServerLive`, { headers: JSON_TYPE, body: "{}" });
