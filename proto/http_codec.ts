@@ -24,7 +24,7 @@ export interface InferTarget {
   readonly headerLength?: number | undefined;
   /** `--http-max-input-size`. */
   readonly maxInputBytes: number;
-  readonly strings?: StringCache;
+  readonly strings?: StringCache | undefined;
 }
 
 /** How the outputs of a response are to be written. */
@@ -41,6 +41,14 @@ export interface DecodedInfer {
   readonly forms: OutputForms;
 }
 
+/** What the JSON of an infer request says; plain data. */
+export interface InferDocument {
+  readonly id: string;
+  readonly parameters: RequestParameters;
+  readonly inputs: readonly ParsedInput[];
+  readonly outputs: readonly ParsedOutput[];
+}
+
 /**
  * Decodes the body of an infer request: JSON, and behind it the blocks of the binary tensor extension (http.md
  * §9.4). Binary inputs are views into `body`.
@@ -48,9 +56,26 @@ export interface DecodedInfer {
  */
 export function decodeInferRequest(body: Uint8Array, target: InferTarget): DecodedInfer {
   const headerLength = target.headerLength ?? body.length;
-  if (headerLength > target.maxInputBytes) throw tooLong(headerLength, target.maxInputBytes);
   const json = headerLength === body.length ? body : body.subarray(0, headerLength);
-  const document = readDocument(new JsonReader(json, target.strings), target.maxInputBytes);
+  const document = readInferDocument(json, target);
+  return completeInferRequest(document, body.subarray(headerLength), target);
+}
+
+/** Reads the JSON of an infer request, tensors in it included. */
+export function readInferDocument(
+  json: Uint8Array,
+  { maxInputBytes, strings }: Pick<InferTarget, "maxInputBytes" | "strings">,
+): InferDocument {
+  if (json.length > maxInputBytes) throw tooLong(json.length, maxInputBytes);
+  return readDocument(new JsonReader(json, strings), maxInputBytes);
+}
+
+/** Makes a request of its JSON and of the blocks of its binary inputs. */
+export function completeInferRequest(
+  document: InferDocument,
+  binary: Uint8Array,
+  target: InferTarget,
+): DecodedInfer {
   checkNames(document);
   const { parameters } = document;
   return {
@@ -64,7 +89,7 @@ export function decodeInferRequest(body: Uint8Array, target: InferTarget): Decod
       priority: parameters.priority,
       timeoutUs: parameters.timeoutUs,
       parameters: parameters.custom,
-      inputs: placeBinaryData(document.inputs, body.subarray(headerLength), target.modelName),
+      inputs: placeBinaryData(document.inputs, binary, target.modelName),
       outputs: document.outputs.map((parsed) => parsed.output),
     },
     forms: {
@@ -81,13 +106,6 @@ export function tooLong(byteSize: number, maxInputBytes: number): ServerError {
     `request JSON size of ${byteSize} bytes exceeds the maximum allowed input size of ` +
       `${maxInputBytes} bytes. Use --http-max-input-size to increase the limit.`,
   );
-}
-
-interface InferDocument {
-  id: string;
-  parameters: RequestParameters;
-  inputs: ParsedInput[];
-  outputs: ParsedOutput[];
 }
 
 function readDocument(reader: JsonReader, maxInputBytes: number): InferDocument {

@@ -13,7 +13,7 @@ import type { JsonReader } from "./json_reader.ts";
 import { readTensorData } from "./json_tensor_reader.ts";
 import { missingMember, wrongType } from "./json_value.ts";
 import { ServerError } from "./status.ts";
-import { elementCount, formatShape } from "./tensor.ts";
+import { elementCount } from "./tensor.ts";
 
 const NO_BYTES = new Uint8Array(0);
 /** Dimensions a shape may have; ONNX and TensorRT stay far below. */
@@ -164,6 +164,9 @@ function checkSources({ dataOffset, binarySize, region }: InputFields): void {
 function readShape(reader: JsonReader, name: string): number[] {
   const shape: number[] = [];
   let isTooLarge = false;
+  let isBeyondInt64 = false;
+  reader.peek();
+  const start = reader.offset;
   for (let more = enterArrayField(reader, "shape"); more; more = reader.nextElement()) {
     if (reader.kind() !== "number") {
       reader.skipValue();
@@ -172,9 +175,11 @@ function readShape(reader: JsonReader, name: string): number[] {
     reader.readInteger();
     const { number } = reader;
     if (!number.isUint64 || number.isNegative) throw wrongType("shape", "unsigned-integer");
-    const dim = number.digitCount <= 15 ? number.shortInteger : Number(number.toBigInt());
-    if (dim > Number.MAX_SAFE_INTEGER) isTooLarge = true;
-    shape.push(dim);
+    if (number.digitCount > 15) {
+      isTooLarge ||= number.toBigInt() > BigInt(Number.MAX_SAFE_INTEGER);
+      isBeyondInt64 ||= !number.isInt64;
+    }
+    shape.push(number.digitCount > 15 ? Number(number.toBigInt()) : number.shortInteger);
     if (shape.length > RANK_MAX) {
       throw new ServerError(
         "INVALID_ARG",
@@ -182,19 +187,17 @@ function readShape(reader: JsonReader, name: string): number[] {
       );
     }
   }
-  if (isTooLarge) throw tooLarge(shape, name);
+  if (isTooLarge) {
+    const text = new TextDecoder().decode(reader.bytes.subarray(start, reader.offset));
+    throw new ServerError(
+      "INVALID_ARG",
+      `invalid shape for input '${name}': shape ${text.replaceAll(/\s/g, "")} ` +
+        (isBeyondInt64
+          ? "contains one or more invalid dimensions"
+          : "causes total element count to exceed maximum size of 9223372036854775807"),
+    );
+  }
   return shape;
-}
-
-function tooLarge(shape: number[], name: string): ServerError {
-  const isNegative = shape.some((dim) => dim >= 2 ** 63);
-  return new ServerError(
-    "INVALID_ARG",
-    `invalid shape for input '${name}': shape ${formatShape(shape.map(BigInt))} ` +
-      (isNegative
-        ? "contains one or more invalid dimensions"
-        : "causes total element count to exceed maximum size of 9223372036854775807"),
-  );
 }
 
 function invalidDatatype(name: string): ServerError {

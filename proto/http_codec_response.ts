@@ -40,7 +40,8 @@ export function encodeInferResponse(
   return { parts, headerLength: json.length };
 }
 
-function isBinaryOutput(
+/** Whether the bytes of an output go behind the JSON. */
+export function isBinaryOutput(
   name: string,
   index: number,
   { requested, forms }: { requested: readonly RequestedOutput[]; forms: OutputForms },

@@ -142,20 +142,43 @@ function isDigit(byte: number): boolean {
 
 /** Adds the digits from `start` on to the token and returns the offset behind them. */
 function scanDigits(bytes: Uint8Array, start: number, token: NumberToken): number {
+  const end = bytes.length;
   let at = start;
   let count = token.digitCount;
-  let { first, second } = token;
-  for (; at < bytes.length; at++) {
-    const digit = bytes[at]! - ZERO;
+  let part = token.first;
+  let digit = 0;
+  for (; count < PART_DIGITS && at < end; at++, count++) {
+    digit = bytes[at]! - ZERO;
     if (digit < 0 || digit > 9) break;
-    if (count < PART_DIGITS) first = (first * 10 + digit) | 0;
-    else if (count < 2 * PART_DIGITS) second = (second * 10 + digit) | 0;
-    else if (count < DIGITS_MAX) token.third = token.third * 10 + digit;
-    count++;
+    part = (part * 10 + digit) | 0;
+  }
+  token.first = part;
+  if (count >= PART_DIGITS) {
+    part = token.second;
+    for (; count < 2 * PART_DIGITS && at < end; at++, count++) {
+      digit = bytes[at]! - ZERO;
+      if (digit < 0 || digit > 9) break;
+      part = (part * 10 + digit) | 0;
+    }
+    token.second = part;
+    if (count >= 2 * PART_DIGITS) return scanLastDigits(bytes, at, { token, count });
   }
   token.digitCount = count;
-  token.first = first;
-  token.second = second;
+  return at;
+}
+
+/** The digits from the 19th on, of which two are kept. */
+function scanLastDigits(
+  bytes: Uint8Array,
+  start: number,
+  { token, count }: { token: NumberToken; count: number },
+): number {
+  let at = start;
+  let total = count;
+  for (; at < bytes.length && isDigit(bytes[at]!); at++, total++) {
+    if (total < DIGITS_MAX) token.third = token.third * 10 + (bytes[at]! - ZERO);
+  }
+  token.digitCount = total;
   return at;
 }
 

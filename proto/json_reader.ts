@@ -1,7 +1,7 @@
 import { NumberToken, scanNumber } from "./json_number.ts";
 import { scanString, writeString } from "./json_string.ts";
 import { ServerError } from "./status.ts";
-import { StringCache } from "./string_cache.ts";
+import { makeString, type StringCache } from "./string_cache.ts";
 
 /** Levels of arrays and objects inside each other that are accepted (http.md §1). */
 export const JSON_DEPTH_MAX = 100;
@@ -34,9 +34,9 @@ export class JsonReader {
   /** The number that was read last. */
   readonly number: NumberToken = new NumberToken();
   offset = 0;
-  readonly #strings: StringCache;
+  readonly #strings: StringCache | undefined;
 
-  constructor(bytes: Uint8Array, strings: StringCache = new StringCache()) {
+  constructor(bytes: Uint8Array, strings?: StringCache) {
     this.bytes = bytes;
     this.end = bytes.length;
     this.#strings = strings;
@@ -158,7 +158,7 @@ export class JsonReader {
       const byte = bytes[at]!;
       if (byte === QUOTE) {
         this.offset = at + 1;
-        return this.#strings.get(bytes, start, at);
+        return this.#strings?.get(bytes, start, at) ?? makeString(bytes, start, at);
       }
       if (byte < 0x20 || byte >= 0x80 || byte === 0x5c) break;
     }

@@ -117,7 +117,7 @@ class ElementCursor {
 
   /** Reads the number the reader stands on; throws when it is something else. */
   readDouble(byte: number): number {
-    if (!beginsNumber(byte)) throw this.mismatch("number");
+    if (!beginsNumber(byte)) throw this.mismatch("double");
     return this.reader.readDouble();
   }
 

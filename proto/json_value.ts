@@ -60,7 +60,8 @@ export function readJsonValue(reader: JsonReader, depth = 0): JsonValue {
 export function wrongType(what: string, type: string): ServerError {
   return new ServerError(
     "INVALID_ARG",
-    `Unable to parse '${what}': attempt to access JSON non-${type} as ${type}`,
+    `Unable to parse '${what}': attempt to access JSON ` +
+      `non-${type === "double" ? "number" : type} as ${type}`,
   );
 }
 

@@ -119,7 +119,7 @@ export class JsonWriter {
 
   /** Writes a double: shortest text that gives it back, with `.0` when it is whole; NaN and Infinity as bare words. */
   double(value: number): void {
-    if (Number.isInteger(value) && Math.abs(value) < 1e15) {
+    if (Number.isInteger(value) && Math.abs(value) < 1e21) {
       if (Object.is(value, -0)) return this.ascii("-0.0");
       this.integer(value);
       this.ascii(".0");

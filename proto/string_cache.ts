@@ -30,7 +30,8 @@ function equals(text: string, bytes: Uint8Array, start: number): boolean {
   return true;
 }
 
-function makeString(bytes: Uint8Array, start: number, end: number): string {
+/** The string of ASCII bytes `[start, end)`, made anew. */
+export function makeString(bytes: Uint8Array, start: number, end: number): string {
   if (end - start > 64) return new TextDecoder().decode(bytes.subarray(start, end));
   let text = "";
   for (let at = start; at < end; at++) text += String.fromCharCode(bytes[at]!);

@@ -30,7 +30,7 @@ export async function postGenerateStream(
 }
 
 async function generate(
-  { api, options, writer }: HttpContext,
+  { api, options, codec }: HttpContext,
   request: HttpRequest,
   { model, version }: PathParts,
 ): Promise<Uint8Array> {
@@ -50,7 +50,7 @@ async function generate(
   });
   const response = await api.infer(decoded, new LazySignal(request));
   try {
-    return encodeGenerateResponse(response, writer);
+    return encodeGenerateResponse(response, codec.writer);
   } finally {
     api.releaseResponse(response);
   }

@@ -1,17 +1,13 @@
-import type { JsonWriter } from "../../proto/json_writer.ts";
-import type { StringCache } from "../../proto/string_cache.ts";
 import type { InferenceApi } from "../core/inference_api.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
-import type { Compressor } from "./compression.ts";
+import type { BodyCodec } from "./body_codec.ts";
 import type { ApiCategory, HttpOptions } from "./http_options.ts";
 
 /** What every route gets. */
 export interface HttpContext {
   readonly api: InferenceApi;
   readonly options: HttpOptions;
-  readonly writer: JsonWriter;
-  readonly strings: StringCache;
-  readonly compressor: Compressor;
+  readonly codec: BodyCodec;
 }
 
 /** The variable parts of a matched path, decoded; "" = not there. */

@@ -1,8 +1,6 @@
-import { JsonWriter } from "../../proto/json_writer.ts";
-import { StringCache } from "../../proto/string_cache.ts";
 import type { InferenceApi } from "../core/inference_api.ts";
 import type { HttpHandler, HttpResponse, RequestHead } from "../transport/transport.ts";
-import { createCompressor } from "./compression.ts";
+import { BodyCodec } from "./body_codec.ts";
 import { errorResponse, statusResponse } from "./error_response.ts";
 import type { Endpoint, HttpContext, PathParts, RouteCall } from "./http_context.ts";
 import type { HttpOptions } from "./http_options.ts";
@@ -13,19 +11,13 @@ import { matchRoute, type Route } from "./routes.ts";
 const CACHE_ENTRIES = 4096;
 const CACHE_TARGET_LENGTH = 256;
 
-/** The HTTP/REST frontend. Disposing it ends the thread that compresses large bodies. */
+/** The HTTP/REST frontend. Disposing it ends the thread that works on large bodies. */
 export type HttpFrontend = HttpHandler & Disposable;
 
 /** Creates the handler of every REST endpoint (http.md) over the given facade. */
 export function createHttpHandler(api: InferenceApi, options: HttpOptions): HttpFrontend {
-  const compressor = createCompressor();
-  const context: HttpContext = {
-    api,
-    options,
-    writer: new JsonWriter(),
-    strings: new StringCache(),
-    compressor,
-  };
+  const codec = new BodyCodec();
+  const context: HttpContext = { api, options, codec };
   const routes = new RouteCache();
   return {
     admit(head) {
@@ -44,7 +36,7 @@ export function createHttpHandler(api: InferenceApi, options: HttpOptions): Http
       }
     },
     [Symbol.dispose]() {
-      compressor[Symbol.dispose]();
+      codec[Symbol.dispose]();
     },
   };
 }

@@ -1,7 +1,7 @@
-import { type DecodedInfer, decodeInferRequest, type InferTarget } from "../../proto/http_codec.ts";
+import type { DecodedInfer, InferTarget } from "../../proto/http_codec.ts";
 import { forwardHeaders } from "../../proto/http_codec_parameters.ts";
 import { decodeRawInferRequest } from "../../proto/http_codec_raw.ts";
-import { type EncodedResponse, encodeInferResponse } from "../../proto/http_codec_response.ts";
+import type { EncodedResponse } from "../../proto/http_codec_response.ts";
 import type { InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
@@ -33,7 +33,7 @@ async function inferEncoded(
   try {
     if (parseContentEncoding(encoding) !== undefined) {
       checkModel(context, path);
-      body = await context.compressor.inflate(body, context.options.maxInputBytes);
+      body = await context.codec.inflate(body, context.options.maxInputBytes);
     }
   } catch (reason) {
     return errorResponse(reason, acceptedEncodings(reason));
@@ -54,7 +54,9 @@ async function inferBody(
 ): Promise<HttpResponse> {
   let decoded: DecodedInfer;
   try {
-    decoded = decode(context, request, { path, body });
+    const decoding = decode(context, request, { path, body });
+    decoded = decoding instanceof Promise ? await decoding : decoding;
+    forward(context, request, decoded);
   } catch (reason) {
     // A model that is not there goes before whatever is wrong with the body.
     checkModel(context, path);
@@ -69,10 +71,8 @@ async function inferBody(
   }
   let encoded: EncodedResponse;
   try {
-    encoded = encodeInferResponse(response, decoded.request.outputs, {
-      forms: decoded.forms,
-      writer: context.writer,
-    });
+    const encoding = context.codec.encode(response, decoded);
+    encoded = encoding instanceof Promise ? await encoding : encoding;
   } catch (reason) {
     context.api.releaseResponse(response);
     throw reason;
@@ -81,16 +81,13 @@ async function inferBody(
   const coding = acceptEncoding === undefined ? undefined : chooseContentCoding(acceptEncoding);
   if (coding === undefined) return plainResponse(context, response, encoded);
   try {
-    const compressed = context.compressor.deflate(encoded.parts, coding);
-    // The outputs were copied.
-    context.api.releaseResponse(response);
     return {
       status: 200,
       headers: [...responseHeaders(encoded), ["Content-Encoding", coding]],
-      body: [compressed instanceof Uint8Array ? compressed : await compressed],
+      body: [await context.codec.deflate(encoded.parts, coding)],
     };
-  } catch (reason) {
-    throw ServerError.from(reason);
+  } finally {
+    context.api.releaseResponse(response);
   }
 }
 
@@ -105,25 +102,29 @@ function checkModel({ api }: HttpContext, { model, version }: PathParts): void {
 }
 
 function decode(
-  { api, options, strings }: HttpContext,
+  { api, options, codec }: HttpContext,
   { headers }: HttpRequest,
   { path, body }: { path: PathParts; body: Uint8Array },
-): DecodedInfer {
+): DecodedInfer | Promise<DecodedInfer> {
   const headerLength = parseHeaderLength(headers.get("inference-header-content-length"), body);
   const target: InferTarget = {
     modelName: path.model,
     modelVersion: path.version,
     headerLength,
     maxInputBytes: options.maxInputBytes,
-    strings,
   };
-  const decoded = headerLength === 0
+  return headerLength === 0
     ? decodeRawInferRequest(body, api.modelMetadata(path.model, path.version), target)
-    : decodeInferRequest(body, target);
-  if (options.headerForwardPattern !== undefined) {
-    forwardHeaders(headers.entries(), options.headerForwardPattern, decoded.request.parameters);
-  }
-  return decoded;
+    : codec.decode(body, target);
+}
+
+function forward(
+  { options: { headerForwardPattern } }: HttpContext,
+  { headers }: HttpRequest,
+  { request }: DecodedInfer,
+): void {
+  if (headerForwardPattern === undefined) return;
+  forwardHeaders(headers.entries(), headerForwardPattern, request.parameters);
 }
 
 /** Length of the JSON; undefined = the whole body (http.md §9.2). */

@@ -7,12 +7,12 @@ import { readObject } from "./request_json.ts";
 
 /** Tracing is off and stays off, so these are the settings of every model (http.md §7). */
 const TRACE_SETTINGS = {
-  trace_level: ["OFF"],
-  trace_rate: "1000",
-  trace_count: "-1",
-  log_frequency: "0",
-  trace_file: "",
-  trace_mode: "triton",
+  "trace_level": ["OFF"],
+  "trace_rate": "1000",
+  "trace_count": "-1",
+  "log_frequency": "0",
+  "trace_file": "",
+  "trace_mode": "triton",
 };
 
 const TRACE_NUMBERS = ["trace_rate", "trace_count", "log_frequency"] as const;

@@ -1,0 +1,114 @@
+import {
+  completeInferRequest,
+  type DecodedInfer,
+  type InferTarget,
+  readInferDocument,
+} from "../../proto/http_codec.ts";
+import {
+  type EncodedResponse,
+  encodeInferResponse,
+  isBinaryOutput,
+} from "../../proto/http_codec_response.ts";
+import type { InferResponse } from "../../proto/infer.ts";
+import { JsonWriter } from "../../proto/json_writer.ts";
+import { ServerError } from "../../proto/status.ts";
+import { StringCache } from "../../proto/string_cache.ts";
+import { runCodecJob } from "./codec_job.ts";
+import { CodecThread } from "./codec_thread.ts";
+import type { ContentCoding } from "./content_encoding.ts";
+
+/** Up to this size bodies are compressed, and compressed bodies read, at once: about a millisecond. */
+const INLINE_COMPRESSION_BYTES = 64 * 1024;
+/** A short compressed body is read at once as long as the result stays below this. */
+const INLINE_INFLATED_BYTES = 256 * 1024;
+/** JSON that is read at once: about ten milliseconds. */
+const INLINE_JSON_BYTES = 1024 * 1024;
+/** Bytes of tensors that are written as JSON at once: about ten milliseconds. */
+const INLINE_TENSOR_BYTES = 96 * 1024;
+
+/** Reads and writes the bodies of infer calls: short ones at once, long ones on a thread of their own. */
+export class BodyCodec implements Disposable {
+  readonly writer: JsonWriter = new JsonWriter();
+  readonly #strings = new StringCache();
+  readonly #thread = new CodecThread();
+
+  /**
+   * Reads gzip or zlib. `bytes` must stay untouched until the result is there.
+   * @throws ServerError INVALID_ARG when it is malformed or longer than `maxBytes`.
+   */
+  inflate(bytes: Uint8Array, maxBytes: number): Uint8Array | Promise<Uint8Array> {
+    if (bytes.length <= INLINE_COMPRESSION_BYTES) {
+      try {
+        return runCodecJob("inflate", {
+          bytes,
+          maxBytes: Math.min(maxBytes, INLINE_INFLATED_BYTES),
+        });
+      } catch (reason) {
+        const isLong = ServerError.from(reason).message.startsWith("Decompressed data size");
+        if (!isLong || maxBytes <= INLINE_INFLATED_BYTES) throw reason;
+      }
+    }
+    return this.#thread.run("inflate", () => ({ bytes: bytes.slice(), maxBytes }));
+  }
+
+  /** Compresses the parts of a body, which must stay untouched until the result is there. */
+  deflate(parts: readonly Uint8Array[], coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
+    const byteSize = parts.reduce((size, part) => size + part.length, 0);
+    if (byteSize <= INLINE_COMPRESSION_BYTES) {
+      return runCodecJob("deflate", { bytes: join(parts, byteSize), coding });
+    }
+    return this.#thread.run("deflate", () => ({ bytes: join(parts, byteSize), coding }));
+  }
+
+  /** Decodes the body of an infer request; see `decodeInferRequest`. */
+  decode(body: Uint8Array, target: InferTarget): DecodedInfer | Promise<DecodedInfer> {
+    const headerLength = target.headerLength ?? body.length;
+    const { maxInputBytes } = target;
+    const binary = body.subarray(headerLength);
+    const json = headerLength === body.length ? body : body.subarray(0, headerLength);
+    if (headerLength <= INLINE_JSON_BYTES || headerLength > maxInputBytes) {
+      const document = readInferDocument(json, { maxInputBytes, strings: this.#strings });
+      return completeInferRequest(document, binary, target);
+    }
+    return this.#thread.run("readDocument", () => ({ json: json.slice(), maxInputBytes }))
+      .then((document) => completeInferRequest(document, binary, target));
+  }
+
+  /** Encodes the response to a decoded request; see `encodeInferResponse`. */
+  encode(
+    response: InferResponse,
+    { request, forms }: DecodedInfer,
+  ): EncodedResponse | Promise<EncodedResponse> {
+    const requested = request.outputs;
+    let jsonBytes = 0;
+    for (let index = 0; index < response.outputs.length; index++) {
+      const { name, data } = response.outputs[index]!;
+      if (!isBinaryOutput(name, index, { requested, forms })) jsonBytes += data.length;
+    }
+    if (jsonBytes <= INLINE_TENSOR_BYTES) {
+      return encodeInferResponse(response, requested, { forms, writer: this.writer });
+    }
+    return this.#thread.run("encodeResponse", () => ({
+      response: {
+        ...response,
+        outputs: response.outputs.map((output) => ({ ...output, data: output.data.slice() })),
+      },
+      requested,
+      forms,
+    }));
+  }
+
+  [Symbol.dispose](): void {
+    this.#thread[Symbol.dispose]();
+  }
+}
+
+function join(parts: readonly Uint8Array[], byteSize: number): Uint8Array {
+  const joined = new Uint8Array(byteSize);
+  let offset = 0;
+  for (const part of parts) {
+    joined.set(part, offset);
+    offset += part.length;
+  }
+  return joined;
+}
