@@ -20,6 +20,8 @@ export interface OnnxModelParts {
   readonly pace: RunPace;
   readonly now: () => number;
   readonly countBatchRetry: () => void;
+  /** Gives memory of an unloaded model back to the system. */
+  readonly trimMemory: () => Promise<void>;
 }
 
 /** One loaded ONNX model: a session, on which its instances run at the same time. */
@@ -36,6 +38,7 @@ export class OnnxModel implements BackendModel {
   readonly requiredInputCount: number;
   readonly inputNames = new NameCache();
   readonly outputNames = new NameCache();
+  readonly #trimMemory: () => Promise<void>;
   readonly #pools = new Map<string, OutputPool>();
   #lastNames: readonly string[] = [];
 
@@ -48,6 +51,7 @@ export class OnnxModel implements BackendModel {
     this.pace = parts.pace;
     this.now = parts.now;
     this.countBatchRetry = parts.countBatchRetry;
+    this.#trimMemory = parts.trimMemory;
     const inputs = [...parts.plan.inputs.values()];
     this.requiredInputCount = inputs.filter(({ isRequired }) => isRequired).length;
     for (const output of parts.plan.outputs.values()) {
@@ -90,10 +94,10 @@ export class OnnxModel implements BackendModel {
     return Promise.resolve(new OnnxInstance(this, placement));
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     for (const pool of this.#pools.values()) pool[Symbol.dispose]();
     this.#pools.clear();
     this.session[Symbol.dispose]();
-    return Promise.resolve();
+    await this.#trimMemory();
   }
 }

@@ -2,6 +2,7 @@ import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import { type CallGate, createCallGate } from "../../ffi/call_gate.ts";
 import { LibraryNotFoundError } from "../../ffi/library.ts";
+import { type NativeAllocator, tuneNativeAllocator } from "../../ffi/posix/malloc.ts";
 import {
   type GlobalThreadPools,
   OrtEnvironment,
@@ -34,6 +35,7 @@ export class OnnxBackend implements Backend {
   readonly #loadGate: CallGate = createCallGate(MAX_LOADS_IN_FLIGHT);
   readonly #prepared = new Map<ModelConfig, PreparedSession>();
   #environment: OrtEnvironment | undefined;
+  #allocator: NativeAllocator | undefined;
 
   constructor(context: BackendContext) {
     this.#context = context;
@@ -72,6 +74,7 @@ export class OnnxBackend implements Backend {
         pace: new RunPace(await isSteadyModelFile(path)),
         now,
         countBatchRetry: () => countBatchRetry(source.name, source.version),
+        trimMemory: async () => await this.#allocator?.trim(),
       });
     } catch (error) {
       session[Symbol.dispose]();
@@ -102,6 +105,7 @@ export class OnnxBackend implements Backend {
         libraryPath: settings.get("library"),
         globalThreadPools: readGlobalThreadPools(settings),
       });
+      this.#allocator = tuneNativeAllocator();
       log.info(`ONNX Runtime ${environment.version} from ${environment.libraryPath}`);
       return this.#environment = environment;
     } catch (error) {

@@ -1,3 +1,5 @@
+import { ProtobufFileReader } from "./protobuf_file.ts";
+
 /**
  * Operators whose work follows from the shapes of their inputs. Left out are those that run graphs (Loop, Scan, If)
  * and those that make shapes from values (Range, Tile, Expand, Resize, ConstantOfShape, NonZero, …).
@@ -15,70 +17,46 @@ const STEADY_OPERATORS: ReadonlySet<string> = new Set(
     "Unsqueeze Where Xor").split(" "),
 );
 
-/** Larger files are not looked into: their runs are not short. */
-const MAX_FILE_BYTE_SIZE = 16 * 1024 * 1024;
 const MODEL_GRAPH_FIELD = 7;
 const GRAPH_NODE_FIELD = 1;
 const NODE_OP_TYPE_FIELD = 4;
 const NODE_DOMAIN_FIELD = 7;
-
-const textDecoder = new TextDecoder();
+/** A model with more operators than this has no short runs; a node larger than this is not worth reading. */
+const MAX_NODE_COUNT = 512;
+const MAX_NODE_BYTE_SIZE = 64 * 1024;
 
 /** True when a model file holds only operators whose work follows from shapes; false when in doubt. */
 export async function isSteadyModelFile(path: string): Promise<boolean> {
   try {
-    if ((await Deno.stat(path)).size > MAX_FILE_BYTE_SIZE) return false;
-    return isSteadyModel(await Deno.readFile(path));
-  } catch {
-    return false;
-  }
-}
-
-/** As {@linkcode isSteadyModelFile} for the bytes of a model. */
-export function isSteadyModel(model: Uint8Array): boolean {
-  try {
-    for (const graph of fields(model, MODEL_GRAPH_FIELD)) {
-      for (const node of fields(graph, GRAPH_NODE_FIELD)) {
-        const operator = fields(node, NODE_OP_TYPE_FIELD).map((text) => textDecoder.decode(text));
-        const domain = fields(node, NODE_DOMAIN_FIELD).map((text) => textDecoder.decode(text));
-        if (domain.some((name) => name !== "" && name !== "ai.onnx")) return false;
-        if (!STEADY_OPERATORS.has(operator[0] ?? "")) return false;
+    using file = await Deno.open(path);
+    const reader = new ProtobufFileReader(file);
+    let nodeCount = 0;
+    const { size } = await file.stat();
+    for await (const field of reader.fields(0, size)) {
+      if (field.number !== MODEL_GRAPH_FIELD) continue;
+      for await (const { number, start, end } of reader.fields(field.start, field.end)) {
+        if (number !== GRAPH_NODE_FIELD) continue;
+        if (++nodeCount > MAX_NODE_COUNT || end - start > MAX_NODE_BYTE_SIZE) return false;
+        if (!await isSteadyNode(reader, start, end)) return false;
       }
     }
-    return true;
+    return nodeCount > 0;
   } catch {
     return false;
   }
 }
 
-/** Contents of all length-delimited fields of that number. @throws RangeError for what is no protobuf message. */
-function fields(message: Uint8Array, wanted: number): Uint8Array[] {
-  const found: Uint8Array[] = [];
-  let offset = 0;
-  while (offset < message.length) {
-    const key = varint();
-    const wireType = key & 7;
-    if (wireType === 0) varint();
-    else if (wireType === 1) offset += 8;
-    else if (wireType === 5) offset += 4;
-    else if (wireType === 2) {
-      const end = varint() + offset;
-      if (end > message.length) throw new RangeError("Field ends behind its message");
-      if (key >>> 3 === wanted) found.push(message.subarray(offset, end));
-      offset = end;
-    } else throw new RangeError(`Unknown wire type ${wireType}`);
+async function isSteadyNode(
+  reader: ProtobufFileReader,
+  nodeStart: number,
+  nodeEnd: number,
+): Promise<boolean> {
+  let operator = "";
+  for await (const { number, start, end } of reader.fields(nodeStart, nodeEnd)) {
+    if (number !== NODE_OP_TYPE_FIELD && number !== NODE_DOMAIN_FIELD) continue;
+    const text = await reader.text(start, end);
+    if (number === NODE_OP_TYPE_FIELD) operator = text;
+    else if (text !== "" && text !== "ai.onnx") return false;
   }
-  return found;
-
-  function varint(): number {
-    let value = 0;
-    for (let shift = 0; shift < 70; shift += 7) {
-      const byte = message[offset++];
-      if (byte === undefined) throw new RangeError("Message ends inside a number");
-      // Only lengths and keys matter, and they stay far below 2^53.
-      value += (byte & 0x7f) * 2 ** shift;
-      if (byte < 0x80) return value;
-    }
-    throw new RangeError("Number is longer than 10 bytes");
-  }
+  return STEADY_OPERATORS.has(operator);
 }

@@ -95,7 +95,17 @@ interface OpenedApi {
   readonly apiVersion: number;
 }
 
+/** Bound once per path: a library stays open for the life of the process. */
+const openedApis = new Map<string, OpenedApi>();
+
 function openApi(libraryPath: string | undefined): OpenedApi {
+  const key = libraryPath ?? "";
+  const opened = openedApis.get(key) ?? bindApi(libraryPath);
+  openedApis.set(key, opened);
+  return opened;
+}
+
+function bindApi(libraryPath: string | undefined): OpenedApi {
   const places = locateOrtLibrary(libraryPath);
   const { path, symbols } = openLibrary("the ONNX Runtime library", {
     ...places,
