@@ -144,7 +144,7 @@ export class Engine implements InferenceApi {
 
   repositoryIndex(readyOnly: boolean): ModelIndexEntry[] {
     // Listing directories takes time, and the answer must not: what changed on disk shows at the next call.
-    if (this.#options.modelControlMode !== "none") this.#listDirectories().catch(() => {});
+    this.#listDirectories().catch(() => {});
     return this.#registry.index(this.#directories, readyOnly);
   }
 
