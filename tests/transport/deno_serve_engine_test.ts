@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { BufferPool } from "../../server/transport/buffer_pool.ts";
+import { openDenoServeListener } from "../../server/transport/deno_serve_engine.ts";
+import type { HttpHandler, HttpRequest } from "../../server/transport/transport.ts";
+import { latin1 } from "./memory_connection.ts";
+
+async function* parts() {
+  yield latin1("one");
+  yield await Promise.resolve(latin1("two"));
+}
+
+Deno.test("openDenoServeListener() serves the same handler", async () => {
+  let sentCount = 0;
+  const onSent = () => void sentCount++;
+  const handler: HttpHandler = {
+    admit: (head) => head.target === "/early" ? { status: 404, onSent } : undefined,
+    handle: (request: HttpRequest) => {
+      const headers: [string, string][] = [["x-target", request.target], [
+        "x-host",
+        request.headers.get("host") ?? "",
+      ]];
+      if (request.target === "/stream") return { status: 200, body: parts(), onSent };
+      if (request.target === "/fail") throw new Error("secret");
+      return { status: 200, headers, body: [request.body, latin1("!")], onSent };
+    },
+  };
+  const pool = new BufferPool({ poison: true });
+  const faults: unknown[] = [];
+  const listener = await openDenoServeListener({
+    address: "127.0.0.1",
+    port: 0,
+    pool,
+    limits: { maxBodyBytes: 1_000_000 },
+    onError: (error) => faults.push(error),
+  }, handler);
+  const url = `http://127.0.0.1:${listener.port}`;
+  const echo = await fetch(`${url}/a%20b?c=d`, { method: "POST", body: "hello" });
+  assert.equal(await echo.text(), "hello!");
+  assert.equal(echo.headers.get("x-target"), "/a%20b?c=d");
+  assert.equal(echo.headers.get("x-host"), `127.0.0.1:${listener.port}`);
+  assert.equal(echo.headers.get("content-length"), "6");
+  const big = "x".repeat(900_000);
+  assert.equal(await (await fetch(url, { method: "POST", body: big })).text(), `${big}!`);
+  assert.equal(await (await fetch(`${url}/stream`)).text(), "onetwo");
+  const early = await fetch(`${url}/early`);
+  assert.equal(early.status, 404);
+  await early.body?.cancel();
+  const refused = await fetch(url, { method: "POST", body: "x".repeat(1_000_001) });
+  assert.equal(refused.status, 413);
+  assert.match(await refused.text(), /exceeds the maximum of 1000000 bytes/);
+  const failed = await fetch(`${url}/fail`);
+  assert.equal(failed.status, 500);
+  assert.doesNotMatch(await failed.text(), /secret/);
+  assert.equal(faults.length, 1);
+  assert.equal(sentCount, 4);
+  assert.equal(await listener.drain(5_000), true);
+  assert.equal(pool.outstandingCount, 0);
+  assert.equal(pool.chargedBytes, 0);
+});
+
+Deno.test("openDenoServeListener() refuses mutual TLS", () => {
+  const tls = { cert: "", key: "", clientCa: "" };
+  const handler = { handle: () => ({ status: 200 }) };
+  assert.throws(
+    () => openDenoServeListener({ address: "127.0.0.1", port: 0, tls }, handler),
+    /client certificates/,
+  );
+});
