@@ -1,7 +1,7 @@
 /**
  * Runs the recorded suites against the server of this working tree. Last line: `N passed, N failed`.
  *
- *   deno run -A tests/conformance/run.ts [--suite=NAME] [--only=GLOB] [--port=N] [--details] [--list-failures=FILE]
+ *   deno run -A tests/conformance/run.ts [--suite=NAME] [--only=GLOB] [--port=N] [--details] [--take-out]
  */
 import { parseArgs } from "node:util";
 import { judgeCases, type PendingLists } from "./pending.ts";
@@ -18,7 +18,7 @@ interface Outcome {
 async function runSuite(
   suite: Suite,
   context: SuiteContext,
-  failures: Record<string, string[]>,
+  passing: Set<string>,
   withDetails: boolean,
 ): Promise<Outcome> {
   const waits = context.pending.suites[suite.name];
@@ -40,7 +40,9 @@ async function runSuite(
     ? listed
     : Object.fromEntries(Object.entries(listed).filter(([name]) => result.cases.has(name)));
   const verdict = judgeCases(result.cases, expected);
-  failures[suite.name] = [...result.details.keys()];
+  for (const [name, passed] of result.cases) {
+    if (passed && listed[name] !== undefined) passing.add(`${suite.name} ${name}`);
+  }
   for (const [name, details] of result.details) {
     if (listed[name] === undefined && withDetails) {
       context.print([`${suite.name} ${name}`, ...details].join("\n"));
@@ -68,6 +70,19 @@ async function compareWithRecorded(): Promise<string[]> {
   return problems;
 }
 
+/** Takes cases that pass now out of pending.json; nothing ever puts one in. */
+async function takeOut(pending: PendingLists, passing: ReadonlySet<string>): Promise<void> {
+  const keep = (lists: PendingLists["cases"]): PendingLists["cases"] =>
+    Object.fromEntries(
+      Object.entries(lists).map(([suite, cases]) => {
+        const rest = Object.entries(cases).filter(([name]) => !passing.has(`${suite} ${name}`));
+        return [suite, Object.fromEntries(rest)];
+      }),
+    );
+  const rest = { ...pending, cases: keep(pending.cases), deliberate: keep(pending.deliberate) };
+  await Deno.writeTextFile(`${HERE}pending.json`, JSON.stringify(rest, null, 2) + "\n");
+}
+
 /** Runs what the command line asks for; returns the exit code. */
 async function main(args: readonly string[]): Promise<number> {
   const { values } = parseArgs({
@@ -77,7 +92,7 @@ async function main(args: readonly string[]): Promise<number> {
       only: { type: "string", default: "" },
       port: { type: "string", default: "8600" },
       details: { type: "boolean", default: false },
-      "list-failures": { type: "string" },
+      "take-out": { type: "boolean", default: false },
     },
   });
   const print = (line: string): void => {
@@ -85,18 +100,17 @@ async function main(args: readonly string[]): Promise<number> {
   };
   const pending: PendingLists = JSON.parse(await Deno.readTextFile(`${HERE}pending.json`));
   const context = { pending, port: Number(values.port), only: values.only, print };
-  const failures: Record<string, string[]> = {};
+  const passing = new Set<string>();
   let passed = 0;
   const problems = (await compareWithRecorded()).map((line) => `copy: ${line}`);
   for (const suite of SUITES) {
     if (values.suite !== undefined && !values.suite.includes(suite.name)) continue;
-    const outcome = await runSuite(suite, context, failures, values.details);
+    const outcome = await runSuite(suite, context, passing, values.details);
     passed += outcome.passed;
     problems.push(...outcome.problems.map((text) => `${suite.name}: ${text}`));
   }
   for (const problem of problems) print(`FAIL ${problem}`);
-  const file = values["list-failures"];
-  if (file !== undefined) await Deno.writeTextFile(file, JSON.stringify(failures, null, 2));
+  if (values["take-out"] && passing.size > 0) await takeOut(pending, passing);
   print(`${passed} passed, ${problems.length} failed`);
   return problems.length === 0 ? 0 : 1;
 }
