@@ -1,10 +1,21 @@
 import { writeAll } from "./http_load.ts";
 
 const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, PING = 6, GOAWAY = 7, WINDOW_UPDATE = 8;
-const END_STREAM = 1, ACK = 1, END_HEADERS = 4;
+// Frame types and flags.
+const DATA = 0;
+const HEADERS = 1;
+const RST_STREAM = 3;
+const SETTINGS = 4;
+const PING = 6;
+const GOAWAY = 7;
+const WINDOW_UPDATE = 8;
+const END_STREAM = 1;
+const ACK = 1;
+const END_HEADERS = 4;
 const WINDOW = 1 << 30;
-const INITIAL_WINDOW_SIZE = 4, MAX_FRAME_SIZE = 5;
+// Settings.
+const INITIAL_WINDOW_SIZE = 4;
+const MAX_FRAME_SIZE = 5;
 
 /** What happens on a stream of the client. */
 export interface StreamEvents {

@@ -49,7 +49,7 @@ async function readAnswer(connection: Deno.Conn, buffer: Uint8Array): Promise<st
     end = headEnd(buffer, from, length);
   }
   const head = textDecoder.decode(buffer.subarray(0, end));
-  const match = /content-length: *(\d+)/i.exec(head);
+  const match = /\ncontent-length: *(\d+)/i.exec(head);
   if (match === null) throw new Error(`no content length in ${head}`);
   let left = Number(match[1]) - (length - end);
   while (left > 0) {
@@ -58,9 +58,8 @@ async function readAnswer(connection: Deno.Conn, buffer: Uint8Array): Promise<st
     left -= count;
   }
   const line = head.slice(0, head.indexOf("\r"));
-  return line.includes(" 200 ")
-    ? line
-    : `${line} ${textDecoder.decode(buffer.subarray(end, length))}`;
+  if (line.includes(" 200 ")) return line;
+  return `${line} ${textDecoder.decode(buffer.subarray(end, Math.min(length, end + 200)))}`;
 }
 
 function headEnd(buffer: Uint8Array, from: number, length: number): number {

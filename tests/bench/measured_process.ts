@@ -27,7 +27,7 @@ export class MeasuredProcess implements AsyncDisposable {
   /** CPU time of the process, its threads and its children, in microseconds. */
   async cpuUs(): Promise<number> {
     let total = 0;
-    for (const pid of await family(this.#child.pid)) total += await threadsCpuUs(pid);
+    for (const pid of await family(this.#child.pid)) total += await processCpuUs(pid);
     return total;
   }
 
@@ -75,17 +75,21 @@ async function family(pid: number): Promise<number[]> {
   return found;
 }
 
-async function threadsCpuUs(pid: number): Promise<number> {
-  let total = 0;
-  try {
-    for await (const thread of Deno.readDir(`/proc/${pid}/task`)) {
-      const text = await Deno.readTextFile(`/proc/${pid}/task/${thread.name}/schedstat`).catch(() =>
-        "0"
-      );
-      total += Number(text.split(" ")[0]) / 1000;
-    }
-  } catch {
-    // the process has ended
-  }
-  return total;
+/** Ticks of `/proc/PID/stat` per second. */
+const TICKS_PER_SECOND = 100;
+
+/** User and system time of a process, threads that have ended included; 0 when it has ended. */
+export async function processCpuUs(pid: number): Promise<number> {
+  const text = await Deno.readTextFile(`/proc/${pid}/stat`).catch(() => "");
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  const ticks = Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
+  return ticks * 1_000_000 / TICKS_PER_SECOND;
+}
+
+/** Time in which the processors of this machine were busy. */
+export async function machineCpuUs(): Promise<number> {
+  const text = await Deno.readTextFile("/proc/stat");
+  const fields = text.slice(0, text.indexOf("\n")).split(/ +/).slice(1, 9).map(Number);
+  const idle = fields[3]! + fields[4]!;
+  return (fields.reduce((sum, value) => sum + value, 0) - idle) * 1_000_000 / TICKS_PER_SECOND;
 }

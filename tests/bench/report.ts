@@ -3,7 +3,9 @@ import type { Cell } from "./measure.ts";
 const NAME_WIDTH = 44;
 
 /** Headings of the columns of {@linkcode formatCell}. */
-export const HEADLINE = `${"".padEnd(NAME_WIDTH)} requests/s    p50 us    p99 us  server CPU us`;
+export const HEADLINE = `${
+  "".padEnd(NAME_WIDTH)
+} requests/s    p50 us    p99 us  server CPU us  foreign`;
 
 /** One line of the table. */
 export function formatCell(
@@ -17,7 +19,9 @@ export function formatCell(
   const notes = ratios.map(([text, value]) => `${value.toFixed(2)} ${text}`);
   if (cell.errors > 0) notes.push(`${cell.errors} errors: ${cell.firstError}`);
   const cpu = cell.cpuUs.toFixed(1).padStart(13);
-  return `${name.padEnd(NAME_WIDTH)} ${numbers.join("")}  ${cpu}   ${notes.join(", ")}`.trimEnd();
+  const foreign = cell.foreign.toFixed(2).padStart(7);
+  return `${name.padEnd(NAME_WIDTH)} ${numbers.join("")}  ${cpu}  ${foreign}   ${notes.join(", ")}`
+    .trimEnd();
 }
 
 /** A goal, with what was reached. */

@@ -9,8 +9,8 @@ from nereid_testing.observe import pending, wait_until
 from nereid_testing.protocols import GrpcProtocol, PROTOCOLS
 
 MB = 1024 * 1024
-# What a warm process may gain by fragmentation and garbage that was not collected yet.
-SLACK = {"small": 24 * MB, "large": 64 * MB}
+# A warm process still grows until its garbage collector finds a size that it likes; a leak never stops.
+ROUNDS, QUIET_GROWTH = 6, 3 * MB
 
 
 def run_many(protocol, count, array):
@@ -20,14 +20,19 @@ def run_many(protocol, count, array):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "warm", "count"), [("small", 4_000, 10_000), ("large", 300, 1_000)])
-def test_memory_does_not_grow(protocol, main_server, size, warm, count):
+@pytest.mark.parametrize(("size", "count"), [("small", 10_000), ("large", 1_000)])
+def test_memory_does_not_grow(protocol, main_server, size, count):
+    """Some round of 10,000 requests adds (nearly) nothing: 300 bytes kept per request would be seen."""
     array = np.ones((1, 16 if size == "small" else 150_528), np.float32)
-    run_many(protocol, warm, array)
-    before = main_server.rss_bytes()
-    run_many(protocol, count, array)
-    grown = main_server.rss_bytes() - before
-    assert grown < SLACK[size], f"{grown / MB:.1f} MB more after {count} requests"
+    run_many(protocol, count // 3, array)
+    growth = []
+    for _ in range(ROUNDS):
+        before = main_server.rss_bytes()
+        run_many(protocol, count, array)
+        growth.append(main_server.rss_bytes() - before)
+        if growth[-1] < QUIET_GROWTH:
+            return
+    pytest.fail(f"MB more in each round of {count} requests: {[round(each / MB, 1) for each in growth]}")
 
 
 @pytest.mark.parametrize("name", list(PROTOCOLS))

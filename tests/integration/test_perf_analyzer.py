@@ -37,7 +37,7 @@ def test_perf_analyzer(main_server, way, model):
     shapes = ["--shape=IN:16"] if model == "identity_fp32" else []
     address = main_server.grpc if "grpc" in way else main_server.http
     command = [PERF_ANALYZER, "-m", model, "-u", address, *WAYS[way], *shapes, "--concurrency-range=4",
-               "--measurement-interval=250", "-s", "99", "-r", "6"]  # fmt: skip
+               "--measurement-interval=250", "-s", "900", "-r", "10"]  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     output = run.stdout + run.stderr
     throughput = re.search(r"throughput: ([\d.]+) infer/sec", output)
