@@ -1,11 +1,13 @@
 /** Runs at most this long may hold up the event loop: less than handing them to another thread costs. */
-const BLOCKING_LIMIT_MS = 0.03;
+const BLOCKING_LIMIT_MS = 0.05;
 /** A run on the blocking pool this short is worth a try; it includes the way there and back. */
 const CANDIDATE_LIMIT_MS = 0.5;
-/** More counts as this much, so that one run during which the thread lost its core does not decide alone. */
-const OUTLIER_MS = 0.25;
+/** A run this long counts threefold; it may be that the thread lost its core, so one does not decide. */
+const VERY_LONG_MS = 1;
+/** Share of long runs, of the last ones, at which a model stops to block. */
+const LONG_SHARE_LIMIT = 0.5;
 /** Larger inputs always go to the blocking pool. */
-const MAX_BYTE_SIZE = 64 * 1024;
+const MAX_BYTE_SIZE = 1024 * 1024;
 const CANDIDATE_COUNT = 8;
 const FIRST_PENALTY = 256;
 const MAX_PENALTY = 1 << 20;
@@ -21,7 +23,7 @@ export class RunPace {
   readonly #isSteady: boolean;
   #learnedByteSize = -1;
   #candidates = 0;
-  #meanMs = 0;
+  #longShare = 0;
   #penalty = FIRST_PENALTY;
   #waitCount = 0;
   #goodCount = 0;
@@ -47,18 +49,20 @@ export class RunPace {
     if (byteSize <= this.#learnedByteSize || ++this.#candidates < CANDIDATE_COUNT) return;
     this.#candidates = 0;
     this.#learnedByteSize = byteSize;
-    this.#meanMs = 0;
+    this.#longShare = 0;
   }
 
   /** Takes the time of a run that blocked. */
   recordBlocking(elapsedMs: number): void {
-    this.#meanMs += (Math.min(elapsedMs, OUTLIER_MS) - this.#meanMs) * WEIGHT;
+    const isLong = elapsedMs > BLOCKING_LIMIT_MS;
+    const weight = elapsedMs > VERY_LONG_MS ? 3 * WEIGHT : WEIGHT;
+    this.#longShare += ((isLong ? 1 : 0) - this.#longShare) * weight;
     if (++this.#goodCount === FORGIVING_COUNT) this.#penalty = FIRST_PENALTY;
-    if (this.#meanMs <= BLOCKING_LIMIT_MS) return;
+    if (this.#longShare <= LONG_SHARE_LIMIT) return;
     this.#waitCount = this.#penalty;
     this.#penalty = Math.min(this.#penalty * 2, MAX_PENALTY);
     this.#learnedByteSize = -1;
     this.#goodCount = 0;
-    this.#meanMs = 0;
+    this.#longShare = 0;
   }
 }
