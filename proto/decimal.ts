@@ -38,6 +38,24 @@ export function composeDouble(decimal: Decimal): number {
   return exponent >= 0 ? digits * POWERS_OF_TEN[exponent]! : digits / POWERS_OF_TEN[-exponent]!;
 }
 
+/**
+ * A double that rounds to the same FP32 number as the double nearest to the decimal number, or NaN where that is not
+ * sure. Cheaper than {@linkcode composeDouble} for long numbers.
+ */
+export function composeSingle(decimal: Decimal): number {
+  const { digitCount, exponent } = decimal;
+  if (digitCount <= EXACT_DIGITS || digitCount > MAX_DIGITS) return composeDouble(decimal);
+  if (exponent < -MAX_EXACT_POWER || exponent > MAX_EXACT_POWER) return NaN;
+  const digits = decimal.first * POWERS_OF_TEN[digitCount - PART_DIGITS]! + decimal.second;
+  const value = exponent >= 0
+    ? digits * POWERS_OF_TEN[exponent]!
+    : digits / POWERS_OF_TEN[-exponent]!;
+  // Three roundings of half a unit in the last place at most: far less than what FP32 drops, unless the value lies
+  // near to the middle between two FP32 numbers.
+  const isSure = Math.fround(value * (1 - 2 ** -50)) === Math.fround(value * (1 + 2 ** -50));
+  return isSure ? value : composeDouble(decimal);
+}
+
 /** 16 to 18 digits: the same in double-double arithmetic, which has more than 100 bits. */
 function composeLong({ digitCount, first, second, exponent }: Decimal): number {
   const scale = POWERS_OF_TEN[digitCount - PART_DIGITS]!;

@@ -58,7 +58,7 @@ export function decodeInferRequest(body: Uint8Array, target: InferTarget): Decod
   const headerLength = target.headerLength ?? body.length;
   const json = headerLength === body.length ? body : body.subarray(0, headerLength);
   const document = readInferDocument(json, target);
-  return completeInferRequest(document, body.subarray(headerLength), target);
+  return completeInferRequest(document, body, target);
 }
 
 /** Reads the JSON of an infer request, tensors in it included. */
@@ -70,10 +70,10 @@ export function readInferDocument(
   return readDocument(new JsonReader(json, strings), maxInputBytes);
 }
 
-/** Makes a request of its JSON and of the blocks of its binary inputs. */
+/** Makes a request of its JSON and of the blocks of its binary inputs, which lie in `body` behind the JSON. */
 export function completeInferRequest(
   document: InferDocument,
-  binary: Uint8Array,
+  body: Uint8Array,
   target: InferTarget,
 ): DecodedInfer {
   checkNames(document);
@@ -89,7 +89,7 @@ export function completeInferRequest(
       priority: parameters.priority,
       timeoutUs: parameters.timeoutUs,
       parameters: parameters.custom,
-      inputs: placeBinaryData(document.inputs, binary, target.modelName),
+      inputs: placeBinaryData(document.inputs, body, target),
       outputs: document.outputs.map((parsed) => parsed.output),
     },
     forms: {
@@ -176,25 +176,29 @@ function findRepeated(count: number, nameAt: (index: number) => string): string 
 /** Gives every binary input its block, in the order of the inputs. */
 function placeBinaryData(
   parsed: readonly ParsedInput[],
-  binary: Uint8Array,
-  modelName: string,
+  body: Uint8Array,
+  { headerLength, modelName }: InferTarget,
 ): InferInput[] {
-  let offset = 0;
-  const inputs = parsed.map(({ input, binarySize }) => {
-    if (binarySize < 0) return input;
+  const inputs: InferInput[] = [];
+  let offset = headerLength ?? body.length;
+  for (const { input, binarySize } of parsed) {
+    if (binarySize < 0) {
+      inputs.push(input);
+      continue;
+    }
     const end = offset + binarySize;
-    if (end > binary.length) {
+    if (end > body.length) {
       throw new ServerError(
         "INVALID_ARG",
-        `unexpected size for input '${input.name}', expecting ${end - binary.length} ` +
+        `unexpected size for input '${input.name}', expecting ${end - body.length} ` +
           `additional bytes for model '${modelName}'`,
       );
     }
-    const data = binary.subarray(offset, end);
+    const { name, datatype, shape } = input;
+    inputs.push({ name, datatype, shape, data: body.subarray(offset, end) });
     offset = end;
-    return { name: input.name, datatype: input.datatype, shape: input.shape, data };
-  });
-  if (offset !== binary.length) {
+  }
+  if (offset !== body.length) {
     throw new ServerError(
       "INVALID_ARG",
       `unexpected additional input data for model '${modelName}'`,

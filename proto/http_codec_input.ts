@@ -27,6 +27,7 @@ export interface ParsedInput {
 }
 
 interface InputFields extends SharedMemoryFields {
+  readonly maxByteSize: number;
   name: string | undefined;
   datatype: string | undefined;
   shape: number[] | undefined;
@@ -40,6 +41,7 @@ interface InputFields extends SharedMemoryFields {
 /** Reads one element of `inputs` (http.md §9.4). `maxByteSize` bounds a tensor that is given as JSON. */
 export function readInput(reader: JsonReader, maxByteSize: number): ParsedInput {
   const fields: InputFields = {
+    maxByteSize,
     name: undefined,
     datatype: undefined,
     shape: undefined,
@@ -53,7 +55,7 @@ export function readInput(reader: JsonReader, maxByteSize: number): ParsedInput 
   };
   let key = enterObjectField(reader, "inputs");
   for (; key !== undefined; key = reader.nextKey()) {
-    readMember(reader, key, { fields, maxByteSize });
+    readMember(reader, key, fields);
   }
   const { name, datatype, shape } = fields;
   if (name === undefined) throw missingMember("name");
@@ -61,14 +63,13 @@ export function readInput(reader: JsonReader, maxByteSize: number): ParsedInput 
   if (shape === undefined) throw missingMember("shape");
   checkSources(fields);
   if (!isDatatype(datatype)) throw invalidDatatype(name);
-  return toInput(reader, { ...fields, name, datatype, shape, maxByteSize });
+  if (fields.binarySize !== undefined) {
+    return { input: { name, datatype, shape, data: NO_BYTES }, binarySize: fields.binarySize };
+  }
+  return { input: toInput(reader, fields, { name, datatype, shape }), binarySize: -1 };
 }
 
-function readMember(
-  reader: JsonReader,
-  key: string,
-  { fields, maxByteSize }: { fields: InputFields; maxByteSize: number },
-): void {
+function readMember(reader: JsonReader, key: string, fields: InputFields): void {
   if (key === "name" && fields.name === undefined) {
     fields.name = readStringField(reader, key);
   } else if (key === "datatype" && fields.datatype === undefined) {
@@ -87,7 +88,7 @@ function readMember(
       reader.skipValue();
     } else {
       if (!isDatatype(datatype)) throw invalidDatatype(name);
-      fields.data = readData(reader, { name, datatype, shape, maxByteSize });
+      fields.data = readData(reader, { name, datatype, shape, maxByteSize: fields.maxByteSize });
     }
   } else {
     reader.skipValue();
@@ -105,37 +106,32 @@ function readParameters(reader: JsonReader, fields: InputFields): void {
   }
 }
 
-interface CompleteInput extends InputFields {
-  name: string;
-  datatype: Datatype;
-  shape: number[];
-  maxByteSize: number;
+interface Description {
+  readonly name: string;
+  readonly datatype: Datatype;
+  readonly shape: number[];
 }
 
-function toInput(reader: JsonReader, fields: CompleteInput): ParsedInput {
-  const { name, datatype, shape } = fields;
-  if (fields.binarySize !== undefined) {
-    return { input: { name, datatype, shape, data: NO_BYTES }, binarySize: fields.binarySize };
-  }
+/** An input whose data is not behind the JSON. */
+function toInput(
+  reader: JsonReader,
+  fields: InputFields,
+  description: Description,
+): InferInput {
   const sharedMemory = toSharedMemory(fields);
-  if (sharedMemory !== undefined) {
-    return { input: { name, datatype, shape, data: NO_BYTES, sharedMemory }, binarySize: -1 };
-  }
+  if (sharedMemory !== undefined) return { ...description, data: NO_BYTES, sharedMemory };
   if (fields.data === undefined) {
     const resume = reader.offset;
     reader.offset = fields.dataOffset;
-    fields.data = readData(reader, fields);
+    fields.data = readData(reader, { ...description, maxByteSize: fields.maxByteSize });
     reader.offset = resume;
   }
-  return { input: { name, datatype, shape, data: fields.data }, binarySize: -1 };
+  return { ...description, data: fields.data };
 }
 
 function readData(
   reader: JsonReader,
-  { name, datatype, shape, maxByteSize }: Pick<
-    CompleteInput,
-    "name" | "datatype" | "shape" | "maxByteSize"
-  >,
+  { name, datatype, shape, maxByteSize }: Description & { readonly maxByteSize: number },
 ): Uint8Array {
   const count = elementCount(shape, `input '${name}'`);
   if (count === 0) {
@@ -148,11 +144,13 @@ function readData(
 
 /** Exactly one source of data. */
 function checkSources({ dataOffset, binarySize, region }: InputFields): void {
+  const count = (dataOffset >= 0 ? 1 : 0) + (binarySize !== undefined ? 1 : 0) +
+    (region !== undefined ? 1 : 0);
+  if (count === 1) return;
   const given: string[] = [];
   if (dataOffset >= 0) given.push("'data'");
   if (binarySize !== undefined) given.push("'binary_data_size'");
   if (region !== undefined) given.push("'shared_memory_region'");
-  if (given.length === 1) return;
   throw new ServerError(
     "INVALID_ARG",
     "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', " +

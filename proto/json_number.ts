@@ -1,4 +1,4 @@
-import { composeDouble } from "./decimal.ts";
+import { composeDouble, composeSingle } from "./decimal.ts";
 
 /** Digits of the first and second part: as many as fit into a small integer of the engine. */
 const PART_DIGITS = 9;
@@ -87,7 +87,15 @@ export class NumberToken {
 
   /** The double nearest to the token, ties to even; correct to the last bit. `bytes`, `start`: where it stands. */
   toDouble(bytes: Uint8Array, start: number): number {
-    const magnitude = composeDouble(this);
+    return this.#complete(composeDouble(this), bytes, start);
+  }
+
+  /** A double that becomes the same FP32 number as the one of {@linkcode NumberToken.toDouble}. */
+  toSingle(bytes: Uint8Array, start: number): number {
+    return this.#complete(composeSingle(this), bytes, start);
+  }
+
+  #complete(magnitude: number, bytes: Uint8Array, start: number): number {
     // NaN: outside of what the fast arithmetic covers.
     if (magnitude !== magnitude) return Number(asciiText(bytes, start, this.end));
     return this.isNegative ? -magnitude : magnitude;

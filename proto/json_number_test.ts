@@ -3,11 +3,14 @@ import { NumberToken, scanNumber } from "./json_number.ts";
 
 const encoder = new TextEncoder();
 
-function scan(text: string): NumberToken & { double: number } {
+function scan(text: string): NumberToken & { double: number; single: number } {
   const token = new NumberToken();
   const bytes = encoder.encode(text);
   scanNumber(bytes, 0, token);
-  return Object.assign(token, { double: token.toDouble(bytes, 0) });
+  return Object.assign(token, {
+    double: token.toDouble(bytes, 0),
+    single: token.toSingle(bytes, 0),
+  });
 }
 
 /** Numbers that look random and are the same in every run. */
@@ -32,6 +35,7 @@ Deno.test("scanNumber() gives the double that Number() gives, to the last bit", 
     texts.push((random() * 10 ** (random() * 30 - 15)).toPrecision(1 + Math.floor(random() * 21)));
     // The exact middle between two doubles: ties go to the even one.
     const middle = (BigInt(Math.floor(random() * 2 ** 52)) + (1n << 52n)) * 2n + 1n;
+    texts.push(String(Math.fround(random()) * (1 + 2 ** -24)));
     texts.push(`${middle}`, `${middle * 5n ** 10n}`.replace(/(\d{10})$/, ".$1"));
   }
   for (const text of texts) {
@@ -39,6 +43,7 @@ Deno.test("scanNumber() gives the double that Number() gives, to the last bit", 
     assert.equal(token.problem, "", text);
     assert.equal(token.end, text.length, text);
     assert.ok(Object.is(token.double, Number(text)), `${text} became ${token.double}`);
+    assert.ok(Object.is(Math.fround(token.single), Math.fround(Number(text))), text);
   }
 });
 

@@ -196,15 +196,20 @@ export class JsonReader {
     if (this.number.problem !== "") this.fail(this.number.problem, this.number.end);
   }
 
-  /** Reads a number, or one of the words for those that are not finite, as a double. */
-  readDouble(): number {
+  /**
+   * Reads a number, or one of the words for those that are not finite, as a double; with `isSingle` it only has to
+   * be right for FP32.
+   */
+  readDouble(isSingle = false): number {
     const start = this.offset;
     const byte = this.bytes[start] === MINUS ? this.bytes[start + 1] : this.bytes[start];
     if (byte === 0x49 || byte === 0x4e) return this.#readWordNumber();
     scanNumber(this.bytes, start, this.number);
     this.offset = this.number.end;
     if (this.number.problem !== "") this.fail(this.number.problem, this.number.end);
-    const value = this.number.toDouble(this.bytes, start);
+    const value = isSingle
+      ? this.number.toSingle(this.bytes, start)
+      : this.number.toDouble(this.bytes, start);
     if (value === Infinity || value === -Infinity) {
       this.fail("Number too big to be stored in double.", start);
     }

@@ -116,9 +116,9 @@ class ElementCursor {
   }
 
   /** Reads the number the reader stands on; throws when it is something else. */
-  readDouble(byte: number): number {
+  readDouble(byte: number, isSingle = false): number {
     if (!beginsNumber(byte)) throw this.mismatch("double");
-    return this.reader.readDouble();
+    return this.reader.readDouble(isSingle);
   }
 
   /** The same for an integer, which is left in `reader.number`. */
@@ -144,10 +144,11 @@ function beginsNumber(byte: number): boolean {
 }
 
 function readFloats(cursor: ElementCursor, elements: Float32Array | Float64Array): Uint8Array {
+  const isSingle = elements instanceof Float32Array;
   let index = 0;
   for (let byte = cursor.next(); byte !== -1; byte = cursor.next()) {
     if (index === elements.length) throw tooManyElements();
-    elements[index++] = cursor.readDouble(byte);
+    elements[index++] = cursor.readDouble(byte, isSingle);
   }
   return complete(elements, index);
 }

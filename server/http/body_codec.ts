@@ -64,14 +64,13 @@ export class BodyCodec implements Disposable {
   decode(body: Uint8Array, target: InferTarget): DecodedInfer | Promise<DecodedInfer> {
     const headerLength = target.headerLength ?? body.length;
     const { maxInputBytes } = target;
-    const binary = body.subarray(headerLength);
     const json = headerLength === body.length ? body : body.subarray(0, headerLength);
     if (headerLength <= INLINE_JSON_BYTES || headerLength > maxInputBytes) {
       const document = readInferDocument(json, { maxInputBytes, strings: this.#strings });
-      return completeInferRequest(document, binary, target);
+      return completeInferRequest(document, body, target);
     }
     return this.#thread.run("readDocument", () => ({ json: json.slice(), maxInputBytes }))
-      .then((document) => completeInferRequest(document, binary, target));
+      .then((document) => completeInferRequest(document, body, target));
   }
 
   /** Encodes the response to a decoded request; see `encodeInferResponse`. */
