@@ -4,7 +4,13 @@ import { ServerError } from "../../proto/status.ts";
 import { GRAPH_OPTIMIZATION, type SessionSettings } from "../../ffi/onnxruntime/mod.ts";
 import type { BackendSettings, ModelSource } from "../backend.ts";
 
-const INITIALIZER_ALLOCATOR_KEY = "session.use_device_allocator_for_initializers";
+/** Parameters handed to the runtime as entries of the session's configuration. */
+const SESSION_ENTRY_KEYS = [
+  "session.use_device_allocator_for_initializers",
+  "session.intra_op.allow_spinning",
+  "session.inter_op.allow_spinning",
+  "session.set_denormal_as_zero",
+];
 const ARENA_SHRINKAGE_KEY = "memory.enable_memory_arena_shrinkage";
 
 /** Everything the configuration and the server's flags say about running one model. */
@@ -31,7 +37,6 @@ export function readModelSettings(source: ModelSource, settings: BackendSettings
     read(key, parseInteger) ?? integerSetting(settings, key) ?? 0;
   const memoryArena = read("enable_mem_arena", parseFlag);
   const memoryPattern = read("enable_mem_pattern", parseFlag);
-  const initializerAllocator = config.parameters[INITIALIZER_ALLOCATOR_KEY]?.stringValue;
   const shrinkage = config.parameters[ARENA_SHRINKAGE_KEY]?.stringValue;
   return {
     session: {
@@ -41,9 +46,7 @@ export function readModelSettings(source: ModelSource, settings: BackendSettings
       parallelExecution: read("execution_mode", parseExecutionMode) ?? false,
       ...(memoryArena === undefined ? {} : { memoryArena }),
       ...(memoryPattern === undefined ? {} : { memoryPattern }),
-      entries: initializerAllocator === undefined
-        ? {}
-        : { [INITIALIZER_ALLOCATOR_KEY]: initializerAllocator },
+      entries: sessionEntries(config),
       operatorLibraries: operatorLibraries(source),
     },
     runEntries: shrinkage === undefined || shrinkage === ""
@@ -62,6 +65,15 @@ export function integerSetting(settings: BackendSettings, key: string): number |
 export function flagSetting(settings: BackendSettings, key: string): boolean | undefined {
   const text = settings.get(key);
   return text === undefined ? undefined : parseFlag(text, `--backend-config '${key}'`);
+}
+
+function sessionEntries(config: ModelConfig): Record<string, string> {
+  const entries: Record<string, string> = {};
+  for (const key of SESSION_ENTRY_KEYS) {
+    const value = config.parameters[key]?.stringValue;
+    if (value !== undefined && value !== "") entries[key] = value;
+  }
+  return entries;
 }
 
 function graphOptimization(level: number): number {

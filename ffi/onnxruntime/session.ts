@@ -30,7 +30,6 @@ export class OrtSession extends NativeHandle {
     using options = OrtSessionOptions.create(environment, settings);
     const out = new OutParameter();
     const environmentPointer = environment.pointer;
-    // Held in variables that are used after the wait: native code reads them meanwhile.
     const source = typeof model === "string" ? cString(model) : model;
     const status = typeof model === "string"
       ? await calls.CreateSession(environmentPointer, source, options.pointer, out.cell)
