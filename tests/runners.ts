@@ -28,6 +28,21 @@ export const RUNNERS: readonly Runner[] = [
     limitMinutes: 10,
   },
   {
+    name: "parts",
+    what: "tests of more than one layer: native code, backends, transport, gRPC",
+    command: [
+      DENO,
+      "test",
+      "-A",
+      "tests/native",
+      "tests/backends",
+      "tests/transport",
+      "tests/grpc",
+    ],
+    limitMinutes: 10,
+    python: true,
+  },
+  {
     name: "cli",
     what: "the program: flags, start, signals",
     command: [DENO, "test", "-A", "tests/cli"],
