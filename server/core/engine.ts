@@ -53,7 +53,6 @@ export class Engine implements InferenceApi {
   readonly #releases = new WeakMap<InferResponse, () => void>();
   #state: ServerState = "INITIALIZING";
   #directories: readonly string[] = [];
-  #startNames: readonly string[] = [];
   #stopping: Promise<boolean> | undefined;
 
   constructor(options: ServerOptions, parts: EngineParts) {
@@ -80,10 +79,7 @@ export class Engine implements InferenceApi {
 
   isReady(): boolean {
     if (this.#state !== "READY") return false;
-    if (!this.#options.strictReadiness) return true;
-    // A directory that could not be read counts only when it should have served from the start.
-    return this.#registry.isEveryModelReady() &&
-      this.#startNames.every((name) => this.#registry.readFailure(name) === undefined);
+    return !this.#options.strictReadiness || this.#registry.isEveryModelReady();
   }
 
   isExiting(): boolean {
@@ -172,7 +168,7 @@ export class Engine implements InferenceApi {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
     checkModelName(name);
-    await this.#lifecycle.load(name, configOverride(name, parameters));
+    await this.#lifecycle.load(name, { override: configOverride(name, parameters) });
     await this.#listDirectories();
   }
 
@@ -199,8 +195,9 @@ export class Engine implements InferenceApi {
       await this.#listDirectories();
       if (this.#state === "EXITING") throw new ServerError("UNAVAILABLE", "Server exiting");
       const names = startModelNames(this.#options, this.#directories);
-      this.#startNames = names;
-      const loads = await Promise.allSettled(names.map((name) => this.#lifecycle.load(name)));
+      const loads = await Promise.allSettled(
+        names.map((name) => this.#lifecycle.load(name, { isStart: true })),
+      );
       if (this.#state === "INITIALIZING") this.#state = "READY";
       const failed = loads.some(({ status }) => status === "rejected");
       return {

@@ -222,6 +222,15 @@ Deno.test("Engine.loadModel() refuses names that are paths, and what it cannot d
     code: "UNSUPPORTED",
     message: /failed to load 'm'.*'file:1\/x'/,
   });
+  await assert.rejects(engine.loadModel("m", { "file:1/x": new Uint8Array() }), {
+    code: "INTERNAL",
+    message: /failed to load 'm'.*'config' must be specified/,
+  });
+  for (const path of ["../x", "/x", "1/../../x", ""]) {
+    await assert.rejects(engine.loadModel("m", { config: "{}", [`file:${path}`]: "" }), {
+      code: "INVALID_ARG",
+    });
+  }
   await assert.rejects(engine.loadModel("m", { verbose: "1" }), { code: "INVALID_ARG" });
 });
 
@@ -236,6 +245,17 @@ Deno.test("Engine.loadModel() uses a configuration that comes with the request, 
   assert.deepEqual(fixture.overrides, ['{"max_batch_size":2}']);
 });
 
+Deno.test("Engine.loadModel() tells a model without versions as one that failed", async () => {
+  const text = "at least one version must be available under the version policy of model 'm'";
+  const readError = new ServerError("INVALID_ARG", text);
+  const fixture = new EngineFixture({ m: { readError } }, { modelControlMode: "explicit" });
+  await fixture.start();
+  await assert.rejects(fixture.engine.loadModel("m", {}), {
+    code: "INVALID_ARG",
+    message: `load failed for model 'm': ${text}\n`,
+  });
+});
+
 Deno.test("Engine.loadModel() says what is wrong with a directory, in the usual words", async () => {
   const readError = new ServerError("INVALID_ARG", "line 3: no");
   const fixture = new EngineFixture({ m: { readError } }, { modelControlMode: "explicit" });
@@ -244,9 +264,7 @@ Deno.test("Engine.loadModel() says what is wrong with a directory, in the usual 
     code: "INTERNAL",
     message: "failed to load 'm', failed to poll from model repository: line 3: no",
   });
-  assert.deepEqual(fixture.engine.repositoryIndex(false), [
-    { name: "m", reason: "Invalid argument: line 3: no" },
-  ]);
+  assert.deepEqual(fixture.engine.repositoryIndex(false), [{ name: "m" }]);
   assert.equal(fixture.engine.isReady(), true, "the server was ready without it");
 });
 

@@ -23,6 +23,15 @@ export interface ModelLifecycleParts {
   readonly retryCount: number;
 }
 
+/** A directory that is a model, but of which the version policy leaves nothing: told like a version that failed. */
+const NO_VERSION = "at least one version must be available";
+
+/** How to load. */
+export interface LoadOptions {
+  readonly override?: string | undefined;
+  readonly isStart?: boolean;
+}
+
 interface VersionResult {
   readonly version: number;
   readonly model: Model | undefined;
@@ -49,11 +58,12 @@ export class ModelLifecycle {
 
   /**
    * Loads a model, or loads it anew; what served before goes on until all new versions are ready. With `override`
-   * (JSON) instead of the configuration file.
+   * (JSON) instead of the configuration file. At the start, a directory that cannot be read is remembered as a model
+   * that should serve.
    * @throws ServerError that says why the directory could not be read, or why which version could not be loaded.
    */
-  load(name: string, override?: string): Promise<void> {
-    return this.#inOrder(name, () => this.#load(name, override));
+  load(name: string, options: LoadOptions = {}): Promise<void> {
+    return this.#inOrder(name, () => this.#load(name, options));
   }
 
   /** Unloads a model; settles when it serves no more, while requests in flight may still be running. */
@@ -89,8 +99,8 @@ export class ModelLifecycle {
     }
   }
 
-  async #load(name: string, override: string | undefined): Promise<void> {
-    const source = await this.#read(name, override);
+  async #load(name: string, options: LoadOptions): Promise<void> {
+    const source = await this.#read(name, options);
     const entry = this.#parts.registry.getOrCreate(name);
     for (const version of source.versions) {
       if (entry.version(version)?.state === "READY") continue;
@@ -113,7 +123,7 @@ export class ModelLifecycle {
     );
   }
 
-  async #read(name: string, override: string | undefined): Promise<RepositoryModel> {
+  async #read(name: string, { override, isStart }: LoadOptions): Promise<RepositoryModel> {
     const { registry, repository, log } = this.#parts;
     try {
       const source = await this.#slots.run(() => repository.read(name, override));
@@ -123,9 +133,8 @@ export class ModelLifecycle {
       const failure = ServerError.from(error);
       const isDuplicate = failure.message === DUPLICATE_MODEL_REASON;
       log.error(`Poll failed for model directory '${name}': ${failure.message}`);
-      // A name without any directory is nobody's model.
-      const isServing = registry.get(name)?.latest !== undefined;
-      if (failure.code !== "NOT_FOUND" && override === undefined && !isServing) {
+      // A name without any directory is nobody's model, and what a request asks for is the client's matter.
+      if (isStart === true && failure.code !== "NOT_FOUND") {
         registry.setReadFailure(name, {
           reason: isDuplicate ? failure.message : failure.toReason(),
           isDuplicate,
@@ -231,6 +240,11 @@ export class ModelLifecycle {
 
 /** The error of a load request whose directory could not be read (http.md §5.2), with what is wrong. */
 function readError(name: string, { message, cause }: ServerError): ServerError {
+  if (message.startsWith(NO_VERSION)) {
+    return new ServerError("INVALID_ARG", `load failed for model '${name}': ${message}\n`, {
+      cause,
+    });
+  }
   const start = `failed to load '${name}', failed to poll from model repository`;
   return new ServerError("INTERNAL", message.startsWith(start) ? message : `${start}: ${message}`, {
     cause,

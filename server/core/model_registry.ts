@@ -90,7 +90,7 @@ export class ModelRegistry {
     return [...this.#entries.values()].sort((a, b) => a.name < b.name ? -1 : 1);
   }
 
-  /** Notes why the directory of a model could not be read as one; undefined = it could. */
+  /** Notes why a directory that should serve could not be read as a model; undefined = it could. */
   setReadFailure(name: string, failure: ReadFailure | undefined): void {
     if (failure === undefined) this.#readFailures.delete(name);
     else this.#readFailures.set(name, failure);
@@ -124,6 +124,7 @@ export class ModelRegistry {
 
   /** True when no known model has a version that should be served and is not (management.md §6). */
   isEveryModelReady(): boolean {
+    if (this.#readFailures.size > 0) return false;
     for (const entry of this.#entries.values()) {
       const versions = entry.versions();
       if (versions.length === 0) return false;
