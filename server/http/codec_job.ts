@@ -80,14 +80,18 @@ function inflate({ bytes, maxBytes }: CodecJobs["inflate"]["input"]): Uint8Array
     return ownBytes(unzipSync(bytes, { maxOutputLength: Math.max(maxBytes, 1) }));
   } catch (reason) {
     const { code, message } = reason as { code?: string; message: string };
-    throw new ServerError(
-      "INVALID_ARG",
-      code === "ERR_BUFFER_TOO_LARGE"
-        ? `Decompressed data size exceeds the maximum allowed value of ${maxBytes} bytes. ` +
-          `Use --http-max-input-size to increase the limit.`
-        : `Unable to decompress request body: ${message}`,
-    );
+    if (code === "ERR_BUFFER_TOO_LARGE") throw inflatedTooLarge(maxBytes);
+    throw new ServerError("INVALID_ARG", `Unable to decompress request body: ${message}`);
   }
+}
+
+/** The error of a body that is longer than `maxBytes` when inflated. */
+export function inflatedTooLarge(maxBytes: number): ServerError {
+  return new ServerError(
+    "INVALID_ARG",
+    `Decompressed data size exceeds the maximum allowed value of ${maxBytes} bytes. ` +
+      `Use --http-max-input-size to increase the limit.`,
+  );
 }
 
 /** A buffer that is not shared with others: small ones lie in a pool, which must not go to another thread. */
