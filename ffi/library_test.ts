@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { LibraryNotFoundError, openLibrary } from "./library.ts";
+import { type LibraryNotFoundError, openLibrary } from "./library.ts";
 
 Deno.test("openLibrary() lists every place it tried", () => {
   const open = () =>

@@ -44,7 +44,7 @@ Deno.test("readModelSettings() translates the graph level", () => {
 });
 
 Deno.test("readModelSettings() prefers the model's thread count to the server's", () => {
-  const settings = { intra_op_thread_count: "3" };
+  const settings = Object.fromEntries([["intra_op_thread_count", "3"]]);
   assert.equal(read({}, { settings }).session.intraOpThreadCount, 3);
   assert.equal(
     read({ intra_op_thread_count: "1" }, { settings }).session.intraOpThreadCount,

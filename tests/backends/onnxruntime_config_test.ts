@@ -82,12 +82,15 @@ Deno.test("onnxruntime: an output is cut by the shapes of a ragged input", async
 });
 
 Deno.test("onnxruntime: parameters of the session are obeyed", async () => {
-  const parameters = {
-    intra_op_thread_count: { stringValue: "1" },
-    execution_mode: { stringValue: "1" },
-    enable_mem_arena: { stringValue: "0" },
-    enable_mem_pattern: { stringValue: "0" },
-  };
+  const parameters = Object.fromEntries(
+    [
+      ["intra_op_thread_count", "1"],
+      ["execution_mode", "1"],
+      ["enable_mem_arena", "0"],
+      ["enable_mem_pattern", "0"],
+      ["session.intra_op.allow_spinning", "0"],
+    ].map(([key, stringValue]) => [key, { stringValue: stringValue! }]),
+  );
   await using opened = await openInstance("onnxruntime", {
     model: addModel(["batch", 2]),
     config: { parameters },
