@@ -10,11 +10,19 @@ export interface AbortWatch {
 
 const NEVER: AbortWatch = { areAll: () => false, end: () => false };
 
-/** Calls `onAll` when the last request of the batch is aborted; a request without signal never is. */
-export function watchAborts(requests: readonly ExecuteRequest[], onAll: () => void): AbortWatch {
+/**
+ * Calls `onAll` when the last request of the batch is aborted; a request without signal never is. A `passive` watch
+ * only answers questions: listening costs more than a short run, and nothing could stop that.
+ */
+export function watchAborts(
+  requests: readonly ExecuteRequest[],
+  onAll: () => void,
+  { passive = false }: { readonly passive?: boolean } = {},
+): AbortWatch {
   if (requests.some(({ signal }) => signal === undefined)) return NEVER;
-  let isCalled = false;
   const areAll = () => requests.every(({ signal }) => signal?.aborted === true);
+  if (passive) return { areAll, end: () => false };
+  let isCalled = false;
   const onAbort = () => {
     if (isCalled || !areAll()) return;
     isCalled = true;

@@ -74,7 +74,9 @@ export class OnnxInstance implements ModelInstance {
     try {
       const prepared = prepareRun(model, requests, { feed, arrays: this.#arrays });
       times.inputEndMs = times.outputStartMs = model.now();
-      const aborts = watchAborts(requests, () => this.#options.terminate());
+      const aborts = watchAborts(requests, () => this.#options.terminate(), {
+        passive: model.pace.mayBlock(prepared.byteSize),
+      });
       let result: RunResult;
       try {
         if (aborts.areAll()) throw cancelled();
