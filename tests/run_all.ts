@@ -19,7 +19,21 @@ function print(text: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(text + "\n"));
 }
 
-/** Runs one runner, its output passed on as it comes. */
+/** Passes output on as it comes, indented: the plain line with the count is the driver's own. Returns all of it. */
+async function showIndented(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<string> {
+  let output = "";
+  let rest = "";
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+    output += text;
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) print(`  ${line}`);
+  }
+  if (rest !== "") print(`  ${rest}`);
+  return output;
+}
+
+/** Runs one runner. */
 async function execute(runner: Runner): Promise<Outcome> {
   const [command, ...args] = runner.command;
   const child = new Deno.Command(command!, {
@@ -31,11 +45,7 @@ async function execute(runner: Runner): Promise<Outcome> {
     stderr: "inherit",
   }).spawn();
   const timer = setTimeout(() => child.kill("SIGKILL"), runner.limitMinutes * 60_000);
-  let output = "";
-  for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
-    Deno.stdout.writeSync(new TextEncoder().encode(text));
-    output += text;
-  }
+  const output = await showIndented(child.stdout);
   const { code, signal } = await child.status;
   clearTimeout(timer);
   const count = parseCount(output);
