@@ -8,33 +8,15 @@ export interface BufferPoolOptions {
   readonly poison?: boolean;
 }
 
-/** Buffers from this size on are pooled; smaller ones are cheaper to make than to keep. */
-export const MIN_POOLED_BYTES = 32_768;
+const MIN_POOLED_BYTES = 256;
 const MAX_POOLED_BYTES = 2 ** 28;
 const CLASS_COUNT = 29;
 const POISON_BYTE = 0xdb;
 
-/** A buffer with one owner, who calls `release()` exactly once. */
-export class PooledBuffer {
-  /** The bytes asked for; the memory behind them may be larger. */
-  bytes: Uint8Array;
-  readonly #pool: BufferPool;
-  #released = false;
-
-  constructor(pool: BufferPool, bytes: Uint8Array) {
-    this.#pool = pool;
-    this.bytes = bytes;
-  }
-
-  /** Hands the memory back. Throws when called again: the bytes may have a new owner by then. */
-  release(): void {
-    if (this.#released) throw new TypeError("Buffer was released twice");
-    this.#released = true;
-    this.#pool.takeBack(this.bytes);
-  }
-}
-
-/** Message buffers by size class (powers of two): a fresh large ArrayBuffer costs zeroing and garbage collection. */
+/**
+ * Message buffers by size class (powers of two): a fresh ArrayBuffer costs zeroing and garbage collection. A buffer has
+ * one owner; the pool cannot tell who gives one back, so owners are objects that do it once (`ReceiveBuffer`).
+ */
 export class BufferPool {
   readonly maxBytes: number;
   readonly #maxIdleBytes: number;
@@ -55,7 +37,7 @@ export class BufferPool {
     return this.#chargedBytes;
   }
 
-  /** Buffers that were acquired and not released. */
+  /** Buffers that were taken and not given back. */
   get outstandingCount(): number {
     return this.#outstandingCount;
   }
@@ -76,28 +58,29 @@ export class BufferPool {
     this.#chargedBytes -= byteSize;
   }
 
-  /** A buffer of exactly `byteSize` bytes with arbitrary content. Throws RangeError when there is no memory. */
-  acquire(byteSize: number): PooledBuffer {
+  /** `byteSize` bytes with arbitrary content. Throws RangeError when there is no memory. */
+  take(byteSize: number): Uint8Array {
     const bytes = this.#allocate(byteSize);
     this.#outstandingCount++;
-    return new PooledBuffer(this, bytes);
+    return bytes;
   }
 
-  /** For `PooledBuffer.release` only. */
-  takeBack(bytes: Uint8Array): void {
+  /** Takes what `take` gave out; nobody may use it any more. */
+  giveBack(bytes: Uint8Array): void {
     this.#outstandingCount--;
-    if (this.#poison) new Uint8Array(bytes.buffer).fill(POISON_BYTE);
-    const capacity = bytes.buffer.byteLength;
-    if (!isPooledSize(capacity) || this.#idleBytes + capacity > this.#maxIdleBytes) return;
-    this.#idle[sizeClass(capacity)]!.push(bytes.buffer as ArrayBuffer);
+    const memory = bytes.buffer as ArrayBuffer;
+    if (this.#poison) new Uint8Array(memory).fill(POISON_BYTE);
+    const capacity = memory.byteLength;
+    if (capacity > MAX_POOLED_BYTES || this.#idleBytes + capacity > this.#maxIdleBytes) return;
+    this.#idle[sizeClass(capacity)]!.push(memory);
     this.#idleBytes += capacity;
   }
 
   #allocate(byteSize: number): Uint8Array {
-    if (byteSize < MIN_POOLED_BYTES || byteSize > MAX_POOLED_BYTES) return new Uint8Array(byteSize);
-    const index = sizeClass(byteSize);
+    if (byteSize > MAX_POOLED_BYTES) return new Uint8Array(byteSize);
+    const index = sizeClass(Math.max(byteSize, MIN_POOLED_BYTES));
     const reused = this.#idle[index]!.pop();
-    if (reused === undefined) return new Uint8Array(2 ** index).subarray(0, byteSize);
+    if (reused === undefined) return new Uint8Array(new ArrayBuffer(2 ** index), 0, byteSize);
     this.#idleBytes -= reused.byteLength;
     return new Uint8Array(reused, 0, byteSize);
   }
@@ -106,9 +89,4 @@ export class BufferPool {
 /** Index of the smallest power of two that holds `byteSize`. */
 function sizeClass(byteSize: number): number {
   return 32 - Math.clz32(byteSize - 1);
-}
-
-function isPooledSize(capacity: number): boolean {
-  return capacity >= MIN_POOLED_BYTES && capacity <= MAX_POOLED_BYTES &&
-    (capacity & (capacity - 1)) === 0;
 }

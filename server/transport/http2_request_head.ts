@@ -8,13 +8,41 @@ export interface Http2RequestHead extends RequestHead {
   readonly httpVersion: "2";
   /** -1 when not given. */
   readonly contentLength: number;
-  readonly contentType: string;
+  /** A POST whose content type is gRPC's. */
+  readonly isRpc: boolean;
+}
+
+/**
+ * Parses the request heads of one connection. Lists whose fields all come from the HPACK table consist of the same
+ * objects each time; for those the last head is used again.
+ */
+export class RequestHeadParser {
+  #lastFields: readonly HeaderField[] = [];
+  #lastHead: Http2RequestHead | undefined;
+
+  /** Undefined when the fields are malformed. */
+  parse(fields: readonly HeaderField[]): Http2RequestHead | undefined {
+    if (this.#isLast(fields)) return this.#lastHead;
+    const head = parseRequestHead(fields);
+    this.#lastFields = fields;
+    this.#lastHead = head;
+    return head;
+  }
+
+  #isLast(fields: readonly HeaderField[]): boolean {
+    const last = this.#lastFields;
+    if (last.length !== fields.length) return false;
+    for (let index = 0; index < fields.length; index++) {
+      if (last[index] !== fields[index]) return false;
+    }
+    return true;
+  }
 }
 
 const PSEUDO_NAMES = [":method", ":scheme", ":path", ":authority"] as const;
 
 /** Checks a request's fields (RFC 9113, 8.2 and 8.3); undefined when they are malformed. */
-export function parseRequestHead(fields: readonly HeaderField[]): Http2RequestHead | undefined {
+function parseRequestHead(fields: readonly HeaderField[]): Http2RequestHead | undefined {
   const pseudo: (string | undefined)[] = [undefined, undefined, undefined, undefined];
   let regularAt = 0;
   while (regularAt < fields.length && fields[regularAt]![0].charCodeAt(0) === 58) {
@@ -39,7 +67,7 @@ export function parseRequestHead(fields: readonly HeaderField[]): Http2RequestHe
     headers: new HeaderList(list),
     httpVersion: "2",
     contentLength: seen.contentLength,
-    contentType: seen.contentType,
+    isRpc: method === "POST" && /^application\/grpc(?:$|[+;])/.test(seen.contentType),
   };
 }
 

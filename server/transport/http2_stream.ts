@@ -116,6 +116,7 @@ export class Http2Stream implements RpcStream {
       if (onSent !== undefined) this.#host.output.afterWrite(onSent);
       return false;
     }
+    if (this.#queue.length === 0 && this.#sendAtOnce(parts, onSent)) return true;
     this.#enqueue(parts, onSent);
     this.pump();
     if (this.#queue.length === 0) return true;
@@ -257,6 +258,29 @@ export class Http2Stream implements RpcStream {
     else this.#queue.push({ bytes: new Uint8Array(0), onSent });
   }
 
+  /** The usual case: everything fits into one frame now. */
+  #sendAtOnce(parts: readonly Uint8Array[], onSent: (() => void) | undefined): boolean {
+    const host = this.#host;
+    const { output } = host;
+    let byteSize = 0;
+    for (const part of parts) byteSize += part.length;
+    const room = Math.min(host.sendWindow, this.sendWindow, host.peerMaxFrameBytes);
+    if (byteSize > room || output.pendingBytes > MAX_PENDING_BYTES) return false;
+    if (byteSize > 0) {
+      output.frameHead({ type: FrameType.DATA, flags: 0, streamId: this.id }, byteSize);
+      for (const part of parts) output.payload(part);
+      this.#spend(byteSize);
+    }
+    if (onSent !== undefined) output.afterWrite(onSent);
+    return true;
+  }
+
+  #spend(byteSize: number): void {
+    this.sendWindow -= byteSize;
+    this.#host.sendWindow -= byteSize;
+    this.#host.noteSent();
+  }
+
   #block(hasSent: boolean): void {
     // Re-inserting puts a stream that had its turn behind the others.
     if (hasSent) this.#host.blocked.delete(this);
@@ -294,9 +318,7 @@ export class Http2Stream implements RpcStream {
     if (wholeCount === queue.length) queue.length = 0;
     else queue.splice(0, wholeCount);
     if (split !== undefined) output.payload(split);
-    this.sendWindow -= byteSize;
-    this.#host.sendWindow -= byteSize;
-    this.#host.noteSent();
+    this.#spend(byteSize);
     if (isLast) this.#localEnd();
     return isLast;
   }

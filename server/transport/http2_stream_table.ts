@@ -1,7 +1,6 @@
 import type { TransportContext } from "./connection.ts";
 import { HeaderBlockCache } from "./header_blocks.ts";
 import { HpackDecoder, HpackError } from "./hpack.ts";
-import { Http2Exchange } from "./http2_exchange.ts";
 import {
   DEFAULT_WINDOW_BYTES,
   encodeUint32,
@@ -15,15 +14,14 @@ import {
 import { type AbuseGuard, RecentStreams } from "./http2_guard.ts";
 import { type HeaderBlock, HeaderBlockAssembler } from "./http2_header_block.ts";
 import type { Http2Output } from "./http2_output.ts";
-import { type Http2RequestHead, isTrailerSection, parseRequestHead } from "./http2_request_head.ts";
+import {
+  type Http2RequestHead,
+  isTrailerSection,
+  RequestHeadParser,
+} from "./http2_request_head.ts";
 import type { PeerSettings } from "./http2_settings.ts";
 import { Http2Stream, type StreamHost } from "./http2_stream.ts";
-import { MessageAssembler } from "./message_assembler.ts";
-import { MemoryAccount } from "./receive_buffer.ts";
-import type { MessageRefusal } from "./transport.ts";
-
-const GRPC_RESOURCE_EXHAUSTED = "8";
-const GRPC_INTERNAL = "13";
+import { StreamOpener } from "./http2_stream_opener.ts";
 
 /** What a stream table is made with. */
 export interface StreamTableOptions {
@@ -50,7 +48,8 @@ export class Http2StreamTable implements StreamHost {
   readonly #options: StreamTableOptions;
   readonly #context: TransportContext;
   readonly #guard: AbuseGuard;
-  readonly #account: MemoryAccount;
+  readonly #opener: StreamOpener;
+  readonly #headParser = new RequestHeadParser();
   readonly #decoder: HpackDecoder;
   readonly #headerBlocks: HeaderBlockAssembler;
   readonly #streams = new Map<number, Http2Stream>();
@@ -65,7 +64,7 @@ export class Http2StreamTable implements StreamHost {
     this.#context = context;
     this.output = options.output;
     this.#guard = options.guard;
-    this.#account = new MemoryAccount(context.pool, limits.maxConnectionBufferBytes);
+    this.#opener = new StreamOpener(context, (stream, error) => this.fault(stream, error));
     this.#headerBlocks = new HeaderBlockAssembler(limits);
     this.#decoder = new HpackDecoder({
       maxListBytes: limits.maxHeaderListBytes,
@@ -265,13 +264,13 @@ export class Http2StreamTable implements StreamHost {
       return this.#streamError(streamId, ErrorCode.REFUSED_STREAM);
     }
     if (decoded.tooLarge) return this.#streamError(streamId, ErrorCode.ENHANCE_YOUR_CALM);
-    const head = isMalformed ? undefined : parseRequestHead(decoded.fields);
+    const head = isMalformed ? undefined : this.#headParser.parse(decoded.fields);
     if (head === undefined || (block.endsStream && head.contentLength > 0)) {
       return this.#streamError(streamId, ErrorCode.PROTOCOL_ERROR);
     }
     const stream = this.#create(streamId, head);
     stream.remoteEnded = block.endsStream;
-    this.#open(stream, head);
+    this.#opener.open(stream, head);
     if (block.endsStream) stream.remoteEnd();
   }
 
@@ -316,31 +315,6 @@ export class Http2StreamTable implements StreamHost {
     stream.lastReceiveAt = this.#context.now;
     this.#streams.set(streamId, stream);
     return stream;
-  }
-
-  #open(stream: Http2Stream, head: Http2RequestHead): void {
-    const context = this.#context;
-    const { rpc } = context;
-    if (rpc !== undefined && isRpc(head)) {
-      stream.sink = new MessageAssembler(stream, {
-        account: this.#account,
-        maxMessageBytes: rpc.maxMessageBytes,
-        refuse: (refusal) => finishRefused(stream, refusal),
-      });
-      try {
-        rpc.open(stream);
-      } catch (error) {
-        this.fault(stream, error);
-      }
-      return;
-    }
-    const exchange = new Http2Exchange(stream, { head, context, account: this.#account });
-    stream.sink = exchange;
-    try {
-      exchange.begin();
-    } catch (error) {
-      this.fault(stream, error);
-    }
   }
 
   // ---- ends
@@ -399,17 +373,4 @@ export class Http2StreamTable implements StreamHost {
     if (expectedBytes < 0) return true;
     return isEnd ? receivedBytes === expectedBytes : receivedBytes <= expectedBytes;
   }
-}
-
-function isRpc(head: Http2RequestHead): boolean {
-  return head.method === "POST" && /^application\/grpc(?:$|[+;])/.test(head.contentType);
-}
-
-function finishRefused(stream: Http2Stream, refusal: MessageRefusal): void {
-  const isLimit = refusal.reason === "too_large" || refusal.reason === "no_memory";
-  const status: [string, string][] = [
-    ["grpc-status", isLimit ? GRPC_RESOURCE_EXHAUSTED : GRPC_INTERNAL],
-    ["grpc-message", refusal.message],
-  ];
-  stream.finish(stream.headersSent ? status : [["content-type", "application/grpc"], ...status]);
 }

@@ -6,17 +6,22 @@ import type { MessageRefusal, RpcStream } from "./transport.ts";
 const PREFIX_BYTES = 5;
 const COMPRESSED = 1;
 
+/** The stream whose messages are assembled. */
+export interface AssembledStream extends RpcStream {
+  readonly headersSent: boolean;
+}
+
 /** What an assembler is made with. */
 export interface MessageAssemblerOptions {
   readonly account: MemoryAccount;
   readonly maxMessageBytes: number;
-  /** Finishes the stream when its handler does not map refusals itself. */
-  readonly refuse: (refusal: MessageRefusal) => void;
+  /** Finishes a stream whose handler does not map refusals itself. */
+  readonly refuse: (stream: AssembledStream, refusal: MessageRefusal) => void;
 }
 
 /** Cuts the bytes of a gRPC stream into messages, each in a pooled buffer that is filled once. */
 export class MessageAssembler implements StreamSink {
-  readonly #stream: RpcStream;
+  readonly #stream: AssembledStream;
   readonly #options: MessageAssemblerOptions;
   #prefixBytes = 0;
   #isCompressed = false;
@@ -25,7 +30,7 @@ export class MessageAssembler implements StreamSink {
   #isReadingDirectly = false;
   #stopped = false;
 
-  constructor(stream: RpcStream, options: MessageAssemblerOptions) {
+  constructor(stream: AssembledStream, options: MessageAssemblerOptions) {
     this.#stream = stream;
     this.#options = options;
   }
@@ -142,7 +147,7 @@ export class MessageAssembler implements StreamSink {
   #refuse(refusal: MessageRefusal): void {
     this.dispose();
     if (this.#stream.onRefused !== undefined) this.#stream.onRefused(refusal);
-    else this.#options.refuse(refusal);
+    else this.#options.refuse(this.#stream, refusal);
   }
 
   #releaseBuffer(): void {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { concat, message } from "../../tests/transport/http2_peer.ts";
 import { BufferPool } from "./buffer_pool.ts";
-import { MessageAssembler } from "./message_assembler.ts";
+import { type AssembledStream, MessageAssembler } from "./message_assembler.ts";
 import { MemoryAccount } from "./receive_buffer.ts";
 import type { MessageRefusal, RpcStream } from "./transport.ts";
 
@@ -27,10 +27,10 @@ function create(
     onReset: () => void received.resets++,
   };
   if (options.handlerMaps) stream.onRefused = (refusal) => void received.refusals.push(refusal);
-  const assembler = new MessageAssembler(stream as RpcStream, {
+  const assembler = new MessageAssembler(stream as AssembledStream, {
     account,
     maxMessageBytes: options.maxMessageBytes ?? 1_000_000,
-    refuse: (refusal) => void received.refusals.push(refusal),
+    refuse: (_stream, refusal) => void received.refusals.push(refusal),
   });
   return { assembler, received, pool, account };
 }

@@ -1,8 +1,12 @@
-import { type BufferPool, MIN_POOLED_BYTES, type PooledBuffer } from "./buffer_pool.ts";
+import type { BufferPool } from "./buffer_pool.ts";
 
 /** Buffers up to this size are taken whole when their length is known. */
 const EAGER_BYTES = 67_108_864;
 const CHARGE_STEP_BYTES = 65_536;
+/** First size of a buffer for an unknown length. */
+const FIRST_BYTES = 32_768;
+/** Up to this count a loop is faster than making the views for `set`. */
+const LOOP_COPY_BYTES = 128;
 
 /** Share of the memory quota that one connection may use. */
 export class MemoryAccount {
@@ -33,35 +37,34 @@ export class MemoryAccount {
 }
 
 /**
- * Collects the bytes of one message or body in a pooled buffer. The quota is charged as bytes arrive, not as they are
- * announced, so that a peer cannot use it up with promises.
+ * Collects the bytes of one message or body in a pooled buffer, and owns it until `release`. The quota is charged as
+ * bytes arrive, not as they are announced, so that a peer cannot use it up with promises.
  */
 export class ReceiveBuffer {
   readonly #account: MemoryAccount;
-  #buffer: PooledBuffer;
+  #memory: Uint8Array;
   #filled = 0;
   #charged: number;
+  #released = false;
   /** Bytes that will come in all; -1 when unknown. */
   readonly #expected: number;
 
-  private constructor(account: MemoryAccount, buffer: PooledBuffer, expected: number) {
+  private constructor(account: MemoryAccount, memory: Uint8Array, expected: number) {
     this.#account = account;
-    this.#buffer = buffer;
+    this.#memory = memory;
     this.#expected = expected;
-    this.#charged = Math.min(buffer.bytes.length, CHARGE_STEP_BYTES);
+    this.#charged = Math.min(memory.length, CHARGE_STEP_BYTES);
   }
 
   /** Undefined when the quota or the memory does not suffice. `byteSize` is -1 when unknown. */
   static tryCreate(account: MemoryAccount, byteSize: number): ReceiveBuffer | undefined {
-    const capacity = byteSize < 0 ? MIN_POOLED_BYTES : Math.min(byteSize, EAGER_BYTES);
+    const capacity = byteSize < 0 ? FIRST_BYTES : Math.min(byteSize, EAGER_BYTES);
     const charge = Math.min(capacity, CHARGE_STEP_BYTES);
     if (!account.tryCharge(charge)) return undefined;
-    const buffer = tryAcquire(account.pool, capacity);
-    if (buffer === undefined) {
-      account.refund(charge);
-      return undefined;
-    }
-    return new ReceiveBuffer(account, buffer, byteSize);
+    const memory = tryTake(account.pool, capacity);
+    if (memory !== undefined) return new ReceiveBuffer(account, memory, byteSize);
+    account.refund(charge);
+    return undefined;
   }
 
   get filled(): number {
@@ -70,22 +73,22 @@ export class ReceiveBuffer {
 
   /** The bytes received so far. */
   get bytes(): Uint8Array {
-    const bytes = this.#buffer.bytes;
-    return this.#filled === bytes.length ? bytes : bytes.subarray(0, this.#filled);
+    const memory = this.#memory;
+    return this.#filled === memory.length ? memory : memory.subarray(0, this.#filled);
   }
 
   /** Room for the next `wanted` bytes or fewer, at least one; undefined when the quota is used up. */
   reserve(wanted: number): Uint8Array | undefined {
-    if (this.#filled === this.#buffer.bytes.length && !this.#grow(wanted)) return undefined;
-    const room = this.#buffer.bytes.length - this.#filled;
-    return this.#buffer.bytes.subarray(this.#filled, this.#filled + Math.min(room, wanted));
+    if (this.#filled === this.#memory.length && !this.#grow(wanted)) return undefined;
+    const room = this.#memory.length - this.#filled;
+    return this.#memory.subarray(this.#filled, this.#filled + Math.min(room, wanted));
   }
 
   /** Says that `count` bytes were written into the room of `reserve`; false when the quota is used up. */
   advance(count: number): boolean {
     this.#filled += count;
     if (this.#filled <= this.#charged) return true;
-    const capacity = this.#buffer.bytes.length;
+    const capacity = this.#memory.length;
     const step = Math.min(capacity, Math.max(this.#filled, 2 * this.#charged)) - this.#charged;
     if (!this.#account.tryCharge(step)) return false;
     this.#charged += step;
@@ -96,36 +99,50 @@ export class ReceiveBuffer {
   append(source: Uint8Array, start: number, end: number): boolean {
     let at = start;
     while (at < end) {
-      const room = this.reserve(end - at);
-      if (room === undefined) return false;
-      room.set(source.subarray(at, at + room.length));
-      if (!this.advance(room.length)) return false;
-      at += room.length;
+      if (this.#filled === this.#memory.length && !this.#grow(end - at)) return false;
+      const count = Math.min(end - at, this.#memory.length - this.#filled);
+      this.#copy(source, at, count);
+      if (!this.advance(count)) return false;
+      at += count;
     }
     return true;
   }
 
+  /** Hands the memory back. Throws when called again: it may have a new owner by then. */
   release(): void {
-    this.#buffer.release();
+    if (this.#released) throw new TypeError("Buffer was released twice");
+    this.#released = true;
+    this.#account.pool.giveBack(this.#memory);
     this.#account.refund(this.#charged);
   }
 
+  #copy(source: Uint8Array, start: number, count: number): void {
+    const memory = this.#memory;
+    const filled = this.#filled;
+    if (count > LOOP_COPY_BYTES) {
+      memory.set(source.subarray(start, start + count), filled);
+    } else {
+      for (let index = 0; index < count; index++) memory[filled + index] = source[start + index]!;
+    }
+  }
+
   #grow(wanted: number): boolean {
-    const size = this.#buffer.bytes.length;
+    const { pool } = this.#account;
+    const size = this.#memory.length;
     const limit = this.#expected < 0 ? Infinity : this.#expected;
     const capacity = Math.min(limit, size + Math.max(size, Math.min(wanted, EAGER_BYTES)));
-    const larger = tryAcquire(this.#account.pool, capacity);
+    const larger = tryTake(pool, capacity);
     if (larger === undefined) return false;
-    larger.bytes.set(this.#buffer.bytes);
-    this.#buffer.release();
-    this.#buffer = larger;
+    larger.set(this.#memory);
+    pool.giveBack(this.#memory);
+    this.#memory = larger;
     return true;
   }
 }
 
-function tryAcquire(pool: BufferPool, byteSize: number): PooledBuffer | undefined {
+function tryTake(pool: BufferPool, byteSize: number): Uint8Array | undefined {
   try {
-    return pool.acquire(byteSize);
+    return pool.take(byteSize);
   } catch {
     return undefined;
   }

@@ -65,3 +65,16 @@ Deno.test("ReceiveBuffer takes an empty message", () => {
   buffer.release();
   assert.equal(account.usedBytes, 0);
 });
+
+Deno.test("ReceiveBuffer.release() throws the second time and poisons the bytes", () => {
+  const account = createAccount(Infinity, new BufferPool({ poison: true }));
+  for (const byteSize of [10, 100_000]) {
+    const buffer = ReceiveBuffer.tryCreate(account, byteSize)!;
+    buffer.append(pattern(byteSize), 0, byteSize);
+    const { bytes } = buffer;
+    buffer.release();
+    assert.ok(bytes.every((byte) => byte === 0xdb));
+    assert.throws(() => buffer.release(), /released twice/);
+  }
+  assert.equal(account.pool.outstandingCount, 0);
+});
