@@ -2,8 +2,9 @@
  * Measures our server against the bare transport and against bare ONNX Runtime, server and load generator on separate
  * processors where there are two:
  *
- *   deno task bench [--seconds=2] [--only=TEXT] [--reference=DIR]
+ *   deno task bench [--seconds=2] [--only=TEXT] [--concurrency=1,8,64] [--tries=3] [--reference=DIR]
  *
+ * A measurement that other programs disturbed (column `foreign`) is tried again, up to `--tries` times.
  * DIR is the folder that the reference's setup.sh made; with it the real server is measured too.
  */
 import { join } from "node:path";
@@ -24,13 +25,14 @@ import { formatCell, formatGoal, HEADLINE, print } from "./report.ts";
 import type { Way } from "./load_job.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
-const CONCURRENCIES = [1, 8, 64];
 const PROJECT = join(import.meta.dirname!, "..", "..");
 const DENO = Deno.execPath();
 const LIVE = { way: "http-get", path: "/v2/health/live", headers: [], bodyFile: "" } as const;
 
 interface Settings {
   readonly seconds: number;
+  readonly tries: number;
+  readonly concurrencies: readonly number[];
   readonly only: string;
   readonly reference: string | undefined;
   readonly serverProcessor: number | undefined;
@@ -47,6 +49,8 @@ function readSettings(): Settings {
     args: [...Deno.args],
     options: {
       seconds: { type: "string", default: "2" },
+      tries: { type: "string", default: "3" },
+      concurrency: { type: "string", default: "1,8,64" },
       only: { type: "string", default: "" },
       reference: { type: "string" },
     },
@@ -54,6 +58,8 @@ function readSettings(): Settings {
   const hasTwo = navigator.hardwareConcurrency >= 2 && Deno.build.os === "linux";
   return {
     seconds: Number(values.seconds),
+    tries: Number(values.tries),
+    concurrencies: values.concurrency.split(",").map(Number),
     only: values.only,
     reference: values.reference,
     serverProcessor: hasTwo ? 0 : undefined,
@@ -180,7 +186,7 @@ async function main(): Promise<void> {
     for (const way of WAYS) {
       if (!`${payload.title} ${way}`.includes(settings.only)) continue;
       const request = await writeRequest(payload, way, directory);
-      for (const concurrency of CONCURRENCIES) {
+      for (const concurrency of settings.concurrencies) {
         const key = `${payload.model} ${way} ${concurrency}`;
         const cell = await measure(ours, request, concurrency, settings);
         cells.set(key, cell);
