@@ -159,8 +159,6 @@ export const ORT_FUNCTIONS = {
     parameters: ["pointer", "buffer", "usize", "buffer", "usize", "i32", "buffer"],
     result: S,
   },
-  /** S (const OrtValue*, int* out) */
-  IsTensor: { slot: 50, parameters: ["pointer", "buffer"], result: S },
   /** S (OrtValue*, void** out) */
   GetTensorMutableData: { slot: 51, parameters: ["pointer", "buffer"], result: S },
   /** S (OrtValue*, const char* const* texts, size_t count); texts end with a zero byte */

@@ -1,9 +1,6 @@
 import { readCString } from "../memory.ts";
 import type { OrtCalls } from "./api_table.ts";
 
-/** `OrtErrorCode` values that are told apart. */
-export const ORT_ERROR = { FAIL: 1, INVALID_ARGUMENT: 2, NO_SUCH_FILE: 3 } as const;
-
 /** A failed call: the runtime's error code and its own words. */
 export class OrtError extends Error {
   override readonly name = "OrtError";

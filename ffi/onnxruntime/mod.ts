@@ -1,6 +1,6 @@
 export { ELEMENT_TYPE, elementTypeName, ONNX_TYPE, onnxTypeName } from "./element_type.ts";
 export { type GlobalThreadPools, OrtEnvironment } from "./environment.ts";
-export { ORT_ERROR, OrtError, takeStatus } from "./error.ts";
+export { OrtError, takeStatus } from "./error.ts";
 export { OrtRunOptions, OrtSession } from "./session.ts";
 export { GRAPH_OPTIMIZATION, type SessionSettings } from "./session_options.ts";
 export type { SessionSignature, TensorSignature } from "./signature.ts";
