@@ -18,15 +18,22 @@ const SIGNALS: readonly (readonly [Deno.Signal, number])[] = Deno.build.os === "
   ? [["SIGINT", 2], ["SIGBREAK", 21]]
   : [["SIGINT", 2], ["SIGTERM", 15]];
 
+// `npx` and `deno task` hand on a signal that Ctrl-C has sent to the whole process group before.
+const SAME_SIGNAL_MS = 40;
+
 /** Listens to SIGINT, SIGTERM and uncaught errors until disposed. */
 export function watchProcess(reactions: ProcessReactions): ProcessEvents {
   const { promise, resolve } = Promise.withResolvers<string>();
   const undo: (() => void)[] = [];
-  let isFirst = true;
+  let firstMs: number | undefined;
   for (const [name, number] of SIGNALS) {
     const listener = (): void => {
-      if (!isFirst) return reactions.onFurtherSignal();
-      isFirst = false;
+      const now = performance.now();
+      if (firstMs !== undefined) {
+        if (now - firstMs > SAME_SIGNAL_MS) reactions.onFurtherSignal();
+        return;
+      }
+      firstMs = now;
       reactions.onSignal(name, number);
       resolve(name);
     };
