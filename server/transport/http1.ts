@@ -137,7 +137,7 @@ export class Http1Connection implements ProtocolConnection {
       input.consume(last.bytes.length);
       return last;
     }
-    const headEnd = findHeadEnd(buffer, start, end, start);
+    const headEnd = findHeadEnd(buffer, { start, end, from: start });
     return headEnd < 0 ? undefined : this.#takeHead(headEnd);
   }
 
@@ -156,7 +156,7 @@ export class Http1Connection implements ProtocolConnection {
       if (await reading === 0) return undefined;
       this.#skipEmptyLines();
       const { buffer, start, end } = input;
-      const headEnd = findHeadEnd(buffer, start, end, start + scanned);
+      const headEnd = findHeadEnd(buffer, { start, end, from: start + scanned });
       if (headEnd >= 0) return this.#takeHead(headEnd);
       scanned = Math.max(0, end - start - 1);
     }

@@ -20,10 +20,13 @@ export interface ParsedHead extends RequestHead {
 }
 
 /**
- * Looks for the empty line that ends a head in `bytes[start, end)`, from `from` on. Returns the index behind it, or -1.
- * Throws when a line does not end with CR LF.
+ * Looks for the empty line that ends a head in `bytes[start, end)`, of which the part before `from` was looked at
+ * before. Returns the index behind it, or -1. Throws when a line does not end with CR LF.
  */
-export function findHeadEnd(bytes: Uint8Array, start: number, end: number, from: number): number {
+export function findHeadEnd(
+  bytes: Uint8Array,
+  { start, end, from }: { start: number; end: number; from: number },
+): number {
   for (let at = bytes.indexOf(LF, from); at >= 0 && at < end; at = bytes.indexOf(LF, at + 1)) {
     if (at === start || bytes[at - 1] !== CR) {
       throw new HttpError(400, "Line does not end with CR LF");

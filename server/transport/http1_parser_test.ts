@@ -156,14 +156,19 @@ Deno.test("findHeadEnd() finds the empty line wherever the input is split", () =
   const bytes = latin1("GET / HTTP/1.1\r\nHost: a\r\n\r\nrest");
   const end = bytes.length - 4;
   for (let split = 1; split < end; split++) {
-    assert.equal(findHeadEnd(bytes.subarray(0, split), 0, split, 0), -1);
-    assert.equal(findHeadEnd(bytes, 0, bytes.length, Math.max(0, split - 1)), end);
+    assert.equal(findHeadEnd(bytes.subarray(0, split), { start: 0, end: split, from: 0 }), -1);
+    assert.equal(
+      findHeadEnd(bytes, { start: 0, end: bytes.length, from: Math.max(0, split - 1) }),
+      end,
+    );
   }
 });
 
 Deno.test("findHeadEnd() refuses a line that ends with LF alone", () => {
   for (const text of ["GET / HTTP/1.1\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\n\n", "\n"]) {
     const bytes = latin1(text);
-    assert.throws(() => findHeadEnd(bytes, 0, bytes.length, 0), { status: 400 });
+    assert.throws(() => findHeadEnd(bytes, { start: 0, end: bytes.length, from: 0 }), {
+      status: 400,
+    });
   }
 });

@@ -16,8 +16,6 @@ import {
   FrameType,
   Http2Error,
   MAX_STREAM_ID,
-  MAX_WINDOW_BYTES,
-  readUint31,
   Setting,
 } from "./http2_frames.ts";
 import { AbuseGuard } from "./http2_guard.ts";

@@ -1,84 +1,24 @@
 import assert from "node:assert/strict";
+import { Client, content, ofType } from "../../tests/transport/http2_client.ts";
 import {
-  concat,
   dataFrame,
   errorCode,
   frame,
-  FrameParser,
   GRPC_FIELDS,
   headersFrame,
   message,
   type PeerFrame,
-  POST_FIELDS,
-  PREFACE,
   settingsFrame,
   windowUpdate,
 } from "../../tests/transport/http2_peer.ts";
-import { latin1, MemoryConnection, settle } from "../../tests/transport/memory_connection.ts";
-import {
-  createTestContext,
-  type TestContext,
-  type TestContextOptions,
-} from "../../tests/transport/test_context.ts";
-import { Http2Connection } from "./http2_connection.ts";
+import { latin1, settle } from "../../tests/transport/memory_connection.ts";
 import { FrameType, readUint31 } from "./http2_frames.ts";
-import type { HttpRequest, MessageRefusal, RpcStream } from "./transport.ts";
+import type { MessageRefusal, RpcStream } from "./transport.ts";
 
 const WHOLE = 5;
 const END_STREAM = 1;
-const NO_BYTES = new Uint8Array(0);
 const GRPC_OK = Object.freeze([["grpc-status", "0"] as const]);
 const GRPC_HEADERS = Object.freeze([["content-type", "application/grpc"] as const]);
-
-/** A client over memory. */
-class Client {
-  readonly connection = new MemoryConnection();
-  readonly context: TestContext;
-  readonly server: Http2Connection;
-  readonly done: Promise<void>;
-  readonly streams: RpcStream[] = [];
-  readonly #parser = new FrameParser();
-
-  constructor(options: TestContextOptions & { open?: (stream: RpcStream) => void } = {}) {
-    const rpc = {
-      maxMessageBytes: 2 ** 31 - 1,
-      open: (stream: RpcStream) => {
-        this.streams.push(stream);
-        options.open?.(stream);
-      },
-    };
-    this.context = createTestContext({ rpc, ...options });
-    this.server = new Http2Connection(this.connection, this.context);
-    this.done = this.server.run(NO_BYTES);
-    this.connection.feed(concat(PREFACE, settingsFrame()));
-  }
-
-  async send(...parts: Uint8Array[]): Promise<PeerFrame[]> {
-    this.connection.feed(concat(...parts));
-    await settle();
-    return this.frames();
-  }
-
-  frames(): PeerFrame[] {
-    return this.#parser.push(this.connection.takeOutput());
-  }
-
-  async end(): Promise<void> {
-    this.connection.feedEnd();
-    await this.done;
-    assert.equal(this.context.pool.outstandingCount, 0, "buffers not given back");
-    assert.equal(this.context.pool.chargedBytes, 0, "bytes still charged");
-  }
-}
-
-function ofType(frames: readonly PeerFrame[], type: number): PeerFrame[] {
-  return frames.filter((found) => found.type === type);
-}
-
-function content(frames: readonly PeerFrame[], streamId = 1): Uint8Array {
-  const data = ofType(frames, FrameType.DATA).filter((found) => found.streamId === streamId);
-  return concat(...data.map((found) => found.payload));
-}
 
 /** Answers every message with itself. */
 function echo(stream: RpcStream): void {
@@ -356,101 +296,6 @@ Deno.test("Http2Connection keeps the memory quota of a connection", async () => 
   assert.equal(kept.length, 5);
   assert.equal(ofType(frames, FrameType.HEADERS).length, 5, "the others are refused");
   for (const release of kept) release();
-  await client.end();
-});
-
-Deno.test("Http2Connection serves HTTP requests with the HTTP handler", async () => {
-  const seen: HttpRequest[] = [];
-  const http = {
-    handle: (request: HttpRequest) => {
-      seen.push(request);
-      return {
-        status: 200,
-        headers: [["X-Upper", "1"], ["connection", "x"]] as [string, string][],
-        body: [request.body],
-      };
-    },
-  };
-  const client = new Client({ http });
-  const frames = await client.send(
-    headersFrame(1, POST_FIELDS),
-    dataFrame(1, latin1("hel")),
-    dataFrame(1, latin1("lo"), END_STREAM),
-  );
-  assert.equal(seen[0]!.target, "/echo");
-  assert.equal(seen[0]!.headers.get("host"), "localhost");
-  assert.equal(seen[0]!.headers.get(":path"), undefined);
-  assert.deepEqual(ofType(frames, FrameType.HEADERS)[0]!.fields, [
-    [":status", "200"],
-    ["x-upper", "1"],
-    ["content-length", "5"],
-  ]);
-  assert.deepEqual(content(frames), latin1("hello"));
-  assert.equal(ofType(frames, FrameType.DATA).at(-1)!.flags, END_STREAM);
-  await client.end();
-});
-
-Deno.test("Http2Connection streams HTTP responses and sends trailers", async () => {
-  async function* body() {
-    yield latin1("one");
-    yield await Promise.resolve(latin1("two"));
-  }
-  let sent = 0;
-  const http = {
-    handle: () => ({
-      status: 200,
-      body: body(),
-      trailers: [["x-end", "1"]] as [string, string][],
-      onSent: () => sent++,
-    }),
-  };
-  const client = new Client({ http });
-  const frames = await client.send(headersFrame(1, POST_FIELDS, WHOLE));
-  assert.deepEqual(content(frames), latin1("onetwo"));
-  assert.deepEqual(frames.at(-1)!.fields, [["x-end", "1"]]);
-  assert.equal(sent, 1);
-  await client.end();
-});
-
-Deno.test("Http2Connection refuses HTTP bodies over the limit, and lets admit() answer early", async () => {
-  const http = {
-    admit: (head: { target: string }) => head.target === "/echo" ? undefined : { status: 404 },
-    handle: () => ({ status: 200 }),
-  };
-  const status = (frames: PeerFrame[]) => ofType(frames, FrameType.HEADERS)[0]?.fields?.[0]?.[1];
-  const client = new Client({ http, limits: { maxBodyBytes: 10 } });
-  const long = [...POST_FIELDS, ["content-length", "11"]] as [string, string][];
-  assert.equal(status(await client.send(headersFrame(1, long))), "413");
-  assert.equal(
-    status(await client.send(headersFrame(3, POST_FIELDS), dataFrame(3, new Uint8Array(11)))),
-    "413",
-  );
-  const other = POST_FIELDS.map(([name, value]) =>
-    [name, name === ":path" ? "/x" : value] as [string, string]
-  );
-  assert.equal(status(await client.send(headersFrame(5, other))), "404");
-  assert.equal(
-    status(await client.send(headersFrame(7, POST_FIELDS), dataFrame(7, new Uint8Array(10), 1))),
-    "200",
-  );
-  await client.end();
-});
-
-Deno.test("Http2Connection aborts an HTTP request that is reset", async () => {
-  let signal: AbortSignal | undefined;
-  const http = {
-    handle: (request: HttpRequest) => {
-      signal = request.signal;
-      return new Promise<{ status: number }>((resolve) =>
-        signal!.addEventListener("abort", () => resolve({ status: 499 }))
-      );
-    },
-  };
-  const client = new Client({ http });
-  await client.send(headersFrame(1, POST_FIELDS, WHOLE));
-  assert.equal(signal!.aborted, false);
-  await client.send(frame(FrameType.RST_STREAM, { streamId: 1, payload: new Uint8Array(4) }));
-  assert.equal(signal!.aborted, true);
   await client.end();
 });
 

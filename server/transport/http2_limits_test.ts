@@ -111,7 +111,7 @@ Deno.test("Http2Connection ends floods with ENHANCE_YOUR_CALM", async () => {
     "pings": () => concat(PING, PING, PING, PING),
   };
   for (const [name, flood] of Object.entries(floods)) {
-    const session = open();
+    const session = open({ resetBurst: 1_000 });
     const frames = await session.send(flood());
     const found = goaway(frames);
     assert.ok(found !== undefined, name);

@@ -63,7 +63,6 @@ export class ResponseFieldError extends TypeError {
 
 /** Throws when a field of a handler would break out of its line. */
 export function checkResponseField(name: string, value: string): void {
-  // deno-lint-ignore no-control-regex
   if (name === "" || /[\0-\x20\x7f:]/.test(name) || /[\0\r\n]/.test(value)) {
     throw new ResponseFieldError(`Response header field ${JSON.stringify(name)} is malformed`);
   }

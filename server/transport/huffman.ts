@@ -78,7 +78,8 @@ function buildMachine(): HuffmanMachine {
     }
   }
   const accepting = new Uint8Array(stateCount);
-  for (let node = 0, depth = 0; depth < 8; depth++) {
+  let node = 0;
+  for (let depth = 0; depth < 8; depth++) {
     accepting[node] = 1;
     node = children[2 * node + 1]!;
   }

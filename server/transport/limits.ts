@@ -93,8 +93,8 @@ export const DEFAULT_LIMITS: TransportLimits = Object.freeze({
   maxContinuationCount: 64,
   streamWindowBytes: 16_777_216,
   connectionWindowBytes: 1_073_741_824,
-  resetBurst: 1_000,
-  resetsPerSecond: 100,
+  resetBurst: 2_000,
+  resetsPerSecond: 500,
   emptyFrameBurst: 1_000,
   emptyFramesPerSecond: 100,
 

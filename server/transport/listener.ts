@@ -147,9 +147,16 @@ class SocketListener implements Listener {
       ? new Http2Connection(connection, this.#context)
       : new Http1Connection(connection, this.#context);
     this.#connections.add(protocol);
-    await protocol.run(sniffed.first);
-    this.#connections.delete(protocol);
-    this.#changed();
+    try {
+      await protocol.run(sniffed.first);
+    } catch (error) {
+      // A fault of the transport itself must not end the process.
+      this.#context.reportError(error);
+      protocol.close();
+    } finally {
+      this.#connections.delete(protocol);
+      this.#changed();
+    }
   }
 
   #tick(): void {

@@ -66,3 +66,33 @@ Deno.test("openDenoServeListener() refuses mutual TLS", () => {
     /client certificates/,
   );
 });
+
+Deno.test("openDenoServeListener() aborts the signal only when the client is gone", async () => {
+  const gone = Promise.withResolvers<void>();
+  const started = Promise.withResolvers<void>();
+  let abortedEarly = 0;
+  const handler: HttpHandler = {
+    handle: async ({ target, signal }) => {
+      if (target !== "/wait") {
+        await Promise.resolve();
+        if (signal.aborted) abortedEarly++;
+        return { status: 200 };
+      }
+      signal.addEventListener("abort", () => gone.resolve());
+      started.resolve();
+      await gone.promise;
+      return { status: 499 };
+    },
+  };
+  const listener = await openDenoServeListener({ address: "127.0.0.1", port: 0 }, handler);
+  const url = `http://127.0.0.1:${listener.port}`;
+  for (let index = 0; index < 10; index++) await (await fetch(`${url}/quick`)).body?.cancel();
+  const abort = new AbortController();
+  const waiting = fetch(`${url}/wait`, { signal: abort.signal }).catch(() => {});
+  await started.promise;
+  abort.abort();
+  await gone.promise;
+  await waiting;
+  assert.equal(abortedEarly, 0);
+  await listener.drain(1_000);
+});

@@ -1,6 +1,41 @@
 import { encodeHeaderBlock } from "../../server/transport/hpack.ts";
 import { encodeUint32 } from "../../server/transport/http2_frames.ts";
 import {
+  BLOCK,
+  bytes,
+  CLOSED,
+  COMPRESSION,
+  continuation,
+  END_HEADERS,
+  END_STREAM,
+  extension,
+  FLOW_CONTROL,
+  FRAME_SIZE,
+  GET,
+  get,
+  goaway,
+  headers,
+  huge,
+  PADDED,
+  PING,
+  post,
+  PRIORITY,
+  priority,
+  PRIORITY_FRAME,
+  PROTOCOL,
+  PUSH,
+  raw,
+  REFUSED,
+  RST,
+  rst,
+  SETTINGS,
+  WHOLE,
+  WINDOW,
+  withField,
+  without,
+  zeros,
+} from "./http2_case_frames.ts";
+import {
   concat,
   dataFrame,
   frame,
@@ -25,58 +60,6 @@ export interface ConformanceCase {
   readonly send: readonly Uint8Array[];
   readonly outcome: Outcome;
 }
-
-const PROTOCOL = 1;
-const FLOW_CONTROL = 3;
-const CLOSED = 5;
-const FRAME_SIZE = 6;
-const REFUSED = 7;
-const COMPRESSION = 9;
-
-const END_STREAM = 1;
-const END_HEADERS = 4;
-const PADDED = 8;
-const PRIORITY = 32;
-const WHOLE = END_STREAM | END_HEADERS;
-
-const HEADERS = 1;
-const PRIORITY_FRAME = 2;
-const RST = 3;
-const SETTINGS = 4;
-const PUSH = 5;
-const PING = 6;
-const GOAWAY = 7;
-const WINDOW = 8;
-const CONTINUATION = 9;
-
-type Fields = readonly (readonly [string, string])[];
-
-const GET: Fields = [
-  [":method", "GET"],
-  [":scheme", "http"],
-  [":path", "/"],
-  [":authority", "localhost"],
-];
-const BLOCK = encodeHeaderBlock(GET);
-const zeros = (count: number) => new Uint8Array(count);
-const bytes = (...values: number[]) => Uint8Array.from(values);
-
-const get = (streamId = 1, fields = GET) => headersFrame(streamId, fields, WHOLE);
-const post = (streamId = 1, fields = POST_FIELDS) => headersFrame(streamId, fields, END_HEADERS);
-const withField = (...field: [string, string]) => [...GET, field];
-const without = (name: string) => GET.filter((field) => field[0] !== name);
-const priority = (streamId: number, dependency: number, weight = 15) =>
-  frame(PRIORITY_FRAME, { streamId, payload: concat(encodeUint32(dependency), bytes(weight)) });
-const rst = (streamId: number, code = 8) => frame(RST, { streamId, payload: encodeUint32(code) });
-const continuation = (streamId: number, payload: Uint8Array, flags = END_HEADERS) =>
-  frame(CONTINUATION, { streamId, flags, payload });
-const headers = (streamId: number, payload: Uint8Array, flags = WHOLE) =>
-  frame(HEADERS, { streamId, flags, payload });
-const raw = (...block: number[]) => headers(1, concat(BLOCK, bytes(...block)));
-const goaway = (code: number, streamId = 0) =>
-  frame(GOAWAY, { streamId, payload: concat(encodeUint32(0), encodeUint32(code)) });
-const extension = (streamId = 0) => frame(22, { flags: 0, streamId, payload: zeros(8) });
-const huge = 2 ** 31 - 1;
 
 /** Literals of RFC 7541, 6.2: pattern, name index (`:path` is 4) or name, value; plain and Huffman coded ("/" is 0x63). */
 function literalCases(): ConformanceCase[] {
