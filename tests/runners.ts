@@ -23,7 +23,18 @@ export const RUNNERS: readonly Runner[] = [
   {
     name: "unit",
     what: "tests beside the sources",
-    command: [DENO, "test", "-A", "--parallel", "--doc", "proto", "ffi", "backends", "server"]
+    command: [
+      DENO,
+      "test",
+      "-A",
+      "--parallel",
+      "--trace-leaks",
+      "--doc",
+      "proto",
+      "ffi",
+      "backends",
+      "server",
+    ]
       .concat("mod.ts", "tests/lint", "tests/conformance", "scripts"),
     limitMinutes: 10,
   },
