@@ -24,7 +24,10 @@ export interface Cell {
   readonly firstError: string;
 }
 
-const WARM_SECONDS = 0.7;
+const WARM_SECONDS = 0.5;
+/** Once per server and kind of request: until the compiler is done with the code on the way. */
+const FIRST_WARM_SECONDS = 4;
+const warmed = new WeakMap<MeasuredProcess, Set<string>>();
 /** Processors that other programs may keep busy without a measurement being tried again. */
 const QUIET = 0.2;
 
@@ -43,11 +46,15 @@ export async function measure(
   concurrency: number,
   options: MeasureOptions,
 ): Promise<Cell> {
+  const kinds = warmed.get(target.process) ?? new Set();
+  warmed.set(target.process, kinds);
+  const isFirst = !kinds.has(request.bodyFile);
+  kinds.add(request.bodyFile);
   const job: LoadJob = {
     ...request,
     port: request.way.startsWith("grpc") ? target.grpcPort : target.httpPort,
     concurrency,
-    warmSeconds: WARM_SECONDS,
+    warmSeconds: isFirst ? FIRST_WARM_SECONDS : WARM_SECONDS,
     seconds: options.seconds,
   };
   let best = await measureOnce(target, job, options);
