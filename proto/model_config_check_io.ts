@@ -11,21 +11,30 @@ import { checkSequenceStates } from "./model_config_check_sequence.ts";
 import type { ConfigIssue } from "./model_config_issue.ts";
 import { isPathInside } from "./model_config_path.ts";
 
+const NONE: ReadonlySet<string> = new Set();
 const TENSORRT_PLATFORM = "tensorrt_plan";
 const EMPTY_RESHAPE =
   "cannot have empty reshape for non-batching model as scalar tensors are not supported";
 const WARMUP_FILE = "inputDataFile";
 
-/** The checks of config.md §6.2 and §6.5, all of them. What they find makes the model UNAVAILABLE. */
-export function checkModelIo(config: ModelConfig): ConfigIssue[] {
+/**
+ * The checks of config.md §6.2 and §6.5, all of them. What they find makes the model UNAVAILABLE.
+ * `completed` names tensors whose dims come from the model itself: without batching they may be empty there.
+ */
+export function checkModelIo(
+  config: ModelConfig,
+  completed: ReadonlySet<string> = NONE,
+): ConfigIssue[] {
   const issues: ConfigIssue[] = [];
   for (const [index, input] of config.input.entries()) {
-    issues.push(...checkTensor(config, input, { word: "input", path: `input[${index}]` }));
+    issues.push(
+      ...checkTensor(config, input, { word: "input", path: `input[${index}]`, completed }),
+    );
     issues.push(...checkInputFormat(config, input, `input[${index}]`));
   }
   for (const [index, output] of config.output.entries()) {
     const path = `output[${index}]`;
-    issues.push(...checkTensor(config, output, { word: "output", path }));
+    issues.push(...checkTensor(config, output, { word: "output", path, completed }));
     if (output.labelFilename !== "" && !isPathInside(output.labelFilename)) {
       issues.push({
         path: `${path}.label_filename`,
@@ -46,6 +55,7 @@ export function checkModelIo(config: ModelConfig): ConfigIssue[] {
 interface TensorPlace {
   readonly word: "input" | "output";
   readonly path: string;
+  readonly completed: ReadonlySet<string>;
 }
 
 function checkTensor(
@@ -63,8 +73,9 @@ function checkTensor(
   if (tensor.name === "") add("", "must specify 'name'", `model ${place.word}`);
   if (tensor.dataType === DataType.TYPE_INVALID) add("data_type", "must specify 'data_type'");
   if (tensor.dims.length === 0) add("dims", "must specify 'dims'");
+  const mayBeEmpty = config.maxBatchSize === 0 && place.completed.has(tensor.name);
   for (const [index, dim] of tensor.dims.entries()) {
-    if (isDimension(dim)) continue;
+    if (isDimension(dim) || (dim === 0n && mayBeEmpty)) continue;
     add(
       `dims[${index}]`,
       "dimension must be integer >= 1, or -1 to indicate a variable-size dimension",

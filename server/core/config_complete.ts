@@ -46,11 +46,13 @@ export async function completeModelConfig(
   issues.push(...checkInstanceGroups(config));
   // A path that leads outside must not be followed, not even to complete the rest.
   const pathIssues = checkModelIo(config).filter((issue) => isFileField(issue.path));
+  const written = describedTensors(config);
   if (options.autoCompleteConfig && pathIssues.length === 0) {
     issues.push(...await autoComplete(source, backend, options));
   }
   normalizeModelConfig(config);
-  issues.push(...checkModelConfig(config), ...checkModelIo(config));
+  const completed = describedTensors(config).difference(written);
+  issues.push(...checkModelConfig(config), ...checkModelIo(config, completed));
   const { issues: labelIssues } = await readLabels(config, source);
   issues.push(...labelIssues, ...await checkStateFiles(config, source));
   issues.push(...await batchStrategyIssues(config));
@@ -92,6 +94,11 @@ export function defaultMaxBatchSize(options: ServerOptions, backendName: string)
     throw new ServerError("INVALID_ARG", `failed to convert '${text}' to integral number`);
   }
   return Math.min(Math.max(Number(digits), 0), BATCH_SIZE_MAX);
+}
+
+function describedTensors({ input, output }: ModelConfig): Set<string> {
+  const described = [...input, ...output].filter(({ dims }) => dims.length > 0);
+  return new Set(described.map(({ name }) => name));
 }
 
 async function autoComplete(

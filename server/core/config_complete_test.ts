@@ -74,7 +74,7 @@ Deno.test("completeModelConfig() reports all that is wrong in one error", async 
       `instance_group { kind: KIND_GPU } output { name: "B" dims: 1 }`,
       ({ config }) => {
         config.input.push(
-          create(ModelInputSchema, { name: "A", dims: [0n], dataType: DataType.TYPE_FP32 }),
+          create(ModelInputSchema, { name: "A", dims: [-2n], dataType: DataType.TYPE_FP32 }),
         );
         throw new ServerError("INTERNAL", "failed to stat file 1/model.onnx");
       },
@@ -89,6 +89,21 @@ Deno.test("completeModelConfig() reports all that is wrong in one error", async 
       ]);
       return true;
     },
+  );
+});
+
+Deno.test("completeModelConfig() takes an empty dimension from a model that does not batch", async () => {
+  const tensor = { name: "A", dims: [3n, 0n], dataType: DataType.TYPE_FP32 };
+  const fill = (maxBatchSize: number): Backend["autoComplete"] => ({ config }) => {
+    config.maxBatchSize = maxBatchSize;
+    config.input = [create(ModelInputSchema, tensor)];
+    return Promise.resolve();
+  };
+  deepEqual((await complete("", fill(0))).input[0]?.dims, [3n, 0n]);
+  await rejects(complete("", fill(4)), /model input 'A' dimension must be integer >= 1, or -1/);
+  await rejects(
+    complete(`input { name: "A" data_type: TYPE_FP32 dims: [ 3, 0 ] }`, fill(0)),
+    /model input 'A' dimension must be integer >= 1, or -1/,
   );
 });
 

@@ -2,7 +2,7 @@ import type { InferInput, InferRequest, SharedMemoryReference } from "../../prot
 import { ServerError } from "../../proto/status.ts";
 import { formatShape, MAX_SIZE, type Tensor } from "../../proto/tensor.ts";
 import { checkBytesElements } from "./bytes_check.ts";
-import { missingInputsError, shapeError } from "./request_errors.ts";
+import { batchTooLargeError, missingInputsError, shapeError } from "./request_errors.ts";
 import { requestPrefix } from "./scheduler/job.ts";
 import { type InputRule, reshapeTo, type TensorRules } from "./tensor_rules.ts";
 
@@ -127,9 +127,7 @@ function checkBatchSize(inputs: readonly InferInput[], id: string, rules: Tensor
     }
   }
   if (inputs.length === 0) return 1;
-  if (batchSize > rules.maxBatchSize) {
-    fail(id, `inference request batch-size must be <= ${rules.maxBatchSize} for '${rules.model}'`);
-  }
+  if (batchSize > rules.maxBatchSize) throw batchTooLargeError(inputs, id, rules);
   return batchSize;
 }
 

@@ -122,6 +122,13 @@ const REFUSALS: readonly {
     message: "inference request batch-size must be <= 8 for 'm'",
   },
   {
+    name: "D1: a long vector without the batch dimension",
+    config: { maxBatchSize: 8, input: [{ ...A, dims: [238n] }] },
+    inputs: [input("A", [238])],
+    message: "inference request batch-size must be <= 8 for 'm': unexpected shape for input 'A' " +
+      `for model 'm'. Expected [-1,238], got [238]. ${NOTE}`,
+  },
+  {
     name: "another datatype",
     config: BATCHING,
     inputs: [{ ...input("A", [1, 2]), datatype: "INT32" }],

@@ -31,12 +31,38 @@ export function missingInputsError(request: InferRequest, rules: TensorRules): S
   );
 }
 
+/**
+ * The error of a batch of too many rows. A long vector without its batch dimension looks like a big batch: then the
+ * shape that was expected is told as well.
+ */
+export function batchTooLargeError(
+  inputs: readonly InferInput[],
+  id: string,
+  rules: TensorRules,
+): ServerError {
+  const message = `inference request batch-size must be <= ${rules.maxBatchSize} for ` +
+    `'${rules.model}'`;
+  const flat = inputs.find(({ name, shape }) =>
+    shape.length === rules.inputByName.get(name)?.dims.length
+  );
+  const rule = flat && rules.inputByName.get(flat.name);
+  const hint = flat && rule ? `: ${shapeText(flat, rule, rules)}` : "";
+  return new ServerError("INVALID_ARG", `${requestPrefix(id)}${message}${hint}`);
+}
+
 /** The error of an input whose shape does not fit the configuration (http.md §9.8). */
 export function shapeError(
   input: InferInput,
   context: { readonly rule: InputRule; readonly rules: TensorRules; readonly id: string },
 ): ServerError {
   const { rule, rules, id } = context;
+  return new ServerError(
+    "INVALID_ARG",
+    `${requestPrefix(id)}${shapeText(input, rule, rules)}`,
+  );
+}
+
+function shapeText(input: InferInput, rule: InputRule, rules: TensorRules): string {
   const isBatching = rules.maxBatchSize > 0;
   const expected = formatShape(isBatching ? [-1, ...rule.dims] : rule.dims);
   const note = isBatching
@@ -45,9 +71,6 @@ export function shapeError(
       "batch dim in your input dims config, try setting max_batch_size to zero. See the model " +
       "configuration docs for more info on max_batch_size."
     : "";
-  return new ServerError(
-    "INVALID_ARG",
-    `${requestPrefix(id)}unexpected shape for input '${input.name}' for model '${rules.model}'. ` +
-      `Expected ${expected}, got ${formatShape(input.shape)}. ${note}`,
-  );
+  return `unexpected shape for input '${input.name}' for model '${rules.model}'. Expected ` +
+    `${expected}, got ${formatShape(input.shape)}. ${note}`;
 }
