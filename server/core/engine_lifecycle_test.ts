@@ -27,7 +27,7 @@ Deno.test("Engine.start() serves what loads and reports what does not", async ()
     ],
   );
   assert.equal(result.models[1]!.loadMs, 250);
-  const index = fixture.engine.repositoryIndex(false);
+  const index = await fixture.engine.repositoryIndex(false);
   assert.deepEqual(index[0], {
     name: "broken",
     version: "1",
@@ -38,7 +38,7 @@ Deno.test("Engine.start() serves what loads and reports what does not", async ()
   assert.deepEqual(index[3], { name: "unreadable", reason: "Invalid argument: line 1: no" });
   assert.equal(fixture.engine.isLive(), true);
   assert.equal(fixture.engine.isReady(), false);
-  assert.deepEqual(fixture.engine.repositoryIndex(true).map(({ name }) => name), ["good"]);
+  assert.deepEqual((await fixture.engine.repositoryIndex(true)).map(({ name }) => name), ["good"]);
 });
 
 Deno.test("Engine.start() logs the lines that people look for", async () => {
@@ -70,7 +70,7 @@ Deno.test("Engine.start() takes a model's other versions down with a broken one"
   });
   await fixture.start();
   assert.deepEqual(
-    fixture.engine.repositoryIndex(false).map(({ version, state, reason }) => [
+    (await fixture.engine.repositoryIndex(false)).map(({ version, state, reason }) => [
       version,
       state,
       reason,
@@ -103,7 +103,7 @@ Deno.test("Engine.start() in explicit mode loads the named models only", async (
   const fixture = new EngineFixture({ a: {}, b: {} }, options);
   const result = await fixture.start();
   assert.equal(result.ok, false);
-  assert.deepEqual(fixture.engine.repositoryIndex(false), [
+  assert.deepEqual(await fixture.engine.repositoryIndex(false), [
     { name: "a" },
     { name: "b", version: "1", state: "READY" },
   ]);
@@ -129,7 +129,7 @@ Deno.test("Engine.repositoryIndex() shows a duplicate with its state", async () 
   const readError = new ServerError("INVALID_ARG", DUPLICATE_MODEL_REASON);
   const fixture = new EngineFixture({ twice: { readError } });
   await fixture.start();
-  assert.deepEqual(fixture.engine.repositoryIndex(false), [
+  assert.deepEqual(await fixture.engine.repositoryIndex(false), [
     { name: "twice", state: "UNAVAILABLE", reason: DUPLICATE_MODEL_REASON },
   ]);
 });
@@ -151,17 +151,17 @@ Deno.test("Engine.loadModel() and unloadModel() load, reload and unload in expli
   await loading;
   const running = engine.infer(inferRequest("m"));
   await engine.unloadModel("m", UNLOAD);
-  assert.equal(engine.repositoryIndex(false)[0]!.state, "UNLOADING");
+  assert.equal((await engine.repositoryIndex(false))[0]!.state, "UNLOADING");
   await assert.rejects(engine.infer(inferRequest("m")), { code: "NOT_FOUND" });
   const reloading = engine.loadModel("m", {});
   await clock.advance(200);
   assert.equal((await running).modelVersion, "1");
   await reloading;
   assert.ok(fixture.lines.includes("successfully unloaded 'm' version 1"));
-  assert.equal(engine.repositoryIndex(false)[0]!.state, "READY");
+  assert.equal((await engine.repositoryIndex(false))[0]!.state, "READY");
   await engine.unloadModel("m", UNLOAD);
   await clock.settle();
-  assert.deepEqual(engine.repositoryIndex(false), [
+  assert.deepEqual(await engine.repositoryIndex(false), [
     { name: "m", version: "1", state: "UNAVAILABLE", reason: "unloaded" },
   ]);
   assert.equal(engine.isReady(), true);
@@ -204,6 +204,36 @@ Deno.test("Engine.loadModel() replaces a version and lets its requests finish", 
   assert.equal((await running).modelVersion, "1");
   assert.deepEqual([...fixture.open], ["m:2"]);
 });
+
+Deno.test("Engine.loadModel() brings back a version whose last requests still run", async () => {
+  const fixture = new EngineFixture(
+    { m: { executeMs: 100 } },
+    { modelControlMode: "explicit", loadModels: ["m"] },
+  );
+  const { engine, clock, models } = fixture;
+  await fixture.start();
+  const running = engine.infer(inferRequest("m"));
+  for (const versions of [[2], [1, 2]]) {
+    models.set("m", { versions, loadMs: 10 });
+    const loading = engine.loadModel("m", {});
+    await clock.advance(20);
+    await loading;
+  }
+  await clock.advance(200);
+  await running;
+  assert.equal(engine.isModelReady("m", "1"), true);
+  const again = engine.infer(inferRequest("m", { modelVersion: "1" }));
+  await clock.advance(100);
+  assert.equal((await again).modelVersion, "1");
+  assert.equal(await stopInTime(fixture), true);
+  assert.equal(fixture.open.size, 0);
+});
+
+async function stopInTime({ engine, clock }: EngineFixture): Promise<boolean> {
+  const stopping = engine.stop(1000);
+  await clock.advance(1000);
+  return await stopping;
+}
 
 Deno.test("Engine.loadModel() refuses names that are paths, and what it cannot do yet", async () => {
   const fixture = new EngineFixture({ m: {} }, { modelControlMode: "explicit" });
@@ -264,7 +294,7 @@ Deno.test("Engine.loadModel() says what is wrong with a directory, in the usual 
     code: "INTERNAL",
     message: "failed to load 'm', failed to poll from model repository: line 3: no",
   });
-  assert.deepEqual(fixture.engine.repositoryIndex(false), [{ name: "m" }]);
+  assert.deepEqual(await fixture.engine.repositoryIndex(false), [{ name: "m" }]);
   assert.equal(fixture.engine.isReady(), true, "the server was ready without it");
 });
 

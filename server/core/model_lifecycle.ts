@@ -168,7 +168,9 @@ export class ModelLifecycle {
   #serve(entry: ModelEntry, results: readonly VersionResult[]): void {
     const chosen = new Set(results.map(({ version }) => version));
     for (const { version, model, loadMs } of results) {
-      const replaced = entry.version(version)?.model;
+      const before = entry.version(version);
+      // In any other state than READY, what is still loaded is being retired already.
+      const replaced = before?.state === "READY" ? before.model : undefined;
       entry.set(version, { state: "READY", reason: "", model, loadMs });
       if (replaced !== undefined) this.#drain(replaced, () => {});
     }
@@ -211,8 +213,14 @@ export class ModelLifecycle {
     const { model } = entry.version(version)!;
     entry.set(version, { state: "UNLOADING" });
     return this.#drain(model!, () => {
-      entry.set(version, { state: "UNAVAILABLE", reason: "unloaded", model: undefined });
       this.#parts.log.info(`successfully unloaded '${entry.name}' version ${version}`);
+      const now = entry.version(version)!;
+      // While its last requests ran, the version may have been loaded anew.
+      if (now.model !== model) return;
+      entry.set(version, {
+        model: undefined,
+        ...(now.state === "UNLOADING" ? { state: "UNAVAILABLE", reason: "unloaded" } : {}),
+      });
     });
   }
 
