@@ -77,6 +77,19 @@ Deno.test("Engine tells apart what it does not know", async () => {
       "failed to get model version from specified version string '9223372036854775808' (details: " +
       "stol), version should be an integral value > 0",
     ],
+    [
+      "m",
+      "9".repeat(5_000_000),
+      "INVALID_ARG",
+      `failed to get model version from specified version string '${"9".repeat(100)}' (details: ` +
+      "stol), version should be an integral value > 0",
+    ],
+    [
+      "m",
+      "0".repeat(1000) + "7",
+      "NOT_FOUND",
+      "Request for unknown model: 'm' version 7 is not found",
+    ],
   ] as const;
   for (const [name, version, code, message] of cases) {
     for (
@@ -214,4 +227,31 @@ Deno.test("Engine.serverMetadata() lists the extensions in their order", () => {
   assert.match(version, /^2\.\d+\.\d+$/);
   assert.equal(extensions[0], "classification");
   assert.ok(extensions.includes("statistics"));
+  assert.ok(extensions.includes("json_half_precision_data(fp16,bf16)"));
+});
+
+Deno.test("Engine.infer() marks what it refuses, and nothing that a model had", async () => {
+  const queuePolicy = { maxQueueSize: 1 };
+  const scheduling = {
+    case: "dynamicBatching" as const,
+    value: { defaultQueuePolicy: queuePolicy },
+  };
+  const fixture = new EngineFixture({
+    m: { executeMs: 5, outcome: () => ({ error: new ServerError("INTERNAL", "no luck") }) },
+    full: { executeMs: 5, config: { maxBatchSize: 1, schedulingChoice: scheduling } },
+  });
+  await fixture.start();
+  const { engine, clock } = fixture;
+  const isRefusal = async (work: Promise<unknown>) => (await failure(work)).isRefusal;
+  assert.equal(await isRefusal(engine.infer(inferRequest("nope"))), true);
+  assert.equal(await isRefusal(engine.infer(inferRequest("m", { inputs: [] }))), true);
+  const failing = isRefusal(engine.infer(inferRequest("m")));
+  await clock.advance(10);
+  assert.equal(await failing, false);
+  const sent = ["running", "waiting", "refused"].map((id) =>
+    engine.infer(inferRequest("full", { id }))
+  );
+  assert.equal(await isRefusal(sent[2]!), true);
+  await clock.advance(20);
+  await Promise.all(sent.slice(0, 2));
 });

@@ -165,24 +165,32 @@ export class ModelRegistry {
 }
 
 const MAX_INT64 = 2n ** 63n - 1n;
+const MAX_INT64_DIGITS = 19;
 
 /** Reads a version as the reference does: a decimal integer in the range of int64, not negative. */
 export function parseVersion(text: string): number {
-  const digits = /^\s*([+-]?)(\d+)$/.exec(text);
-  if (digits === null || BigInt(digits[2]!) > MAX_INT64) {
+  const digits = /^\s*([+-]?)0*(\d+)$/.exec(text);
+  if (digits === null || isBeyondInt64(digits[2]!)) {
     throw new ServerError(
       "INVALID_ARG",
-      `failed to get model version from specified version string '${text}' (details: stol), ` +
-        `version should be an integral value > 0`,
+      `failed to get model version from specified version string '${text.slice(0, 100)}' ` +
+        `(details: stol), version should be an integral value > 0`,
     );
   }
   if (digits[1] === "-") {
     throw new ServerError(
       "INVALID_ARG",
-      `invalid model version specified '${text}' , version should be an integral value > 0`,
+      `invalid model version specified '${
+        text.slice(0, 100)
+      }' , version should be an integral value > 0`,
     );
   }
   return Number(digits[2]!);
+}
+
+/** Clients choose the length: digits without end must not be made a number. */
+function isBeyondInt64(digits: string): boolean {
+  return digits.length > MAX_INT64_DIGITS || BigInt(digits) > MAX_INT64;
 }
 
 function unknownModel(

@@ -76,7 +76,8 @@ export class DynamicBatcher implements Scheduler {
     // Nobody comes any more: what waits need not wait for the test hook or for company.
     this.#heldCount = 0;
     this.#planPass();
-    return stopping;
+    // A timer of requests long gone would hold on to the model.
+    return stopping.then(() => this.#timer?.cancel());
   }
 
   #planPass(): void {

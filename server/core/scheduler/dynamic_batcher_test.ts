@@ -280,3 +280,13 @@ Deno.test("DynamicBatcher needs no timer without delay and timeout", async () =>
   assert.equal(fixture.clock.timerCount, 1);
   await fixture.clock.advance(100);
 });
+
+Deno.test("DynamicBatcher.stop() leaves no timer of a timeout that nobody waits for", async () => {
+  const policy = { timeoutAction: REJECT, defaultTimeoutMicroseconds: 3600n * SECOND_US };
+  const fixture = createBatcher({ defaultQueuePolicy: policy }, { executeMs: 10 });
+  fixture.sendAll([8, 8]);
+  await fixture.clock.advance(100);
+  assert.equal(fixture.clock.timerCount, 1);
+  await fixture.scheduler.stop();
+  assert.equal(fixture.clock.timerCount, 0);
+});
