@@ -18,6 +18,8 @@ const EXTENSIONS: readonly string[] = [
   "statistics",
   "trace",
   "logging",
+  // Of this server alone: FP16 and BF16 as JSON numbers, which other servers refuse.
+  "json_half_precision_data(fp16,bf16)",
 ];
 
 /** What `GET /v2` says about a server of this name. */
