@@ -41,8 +41,8 @@ export function parseHead(head: Uint8Array, maxFieldCount: number): ParsedHead {
   const text = decodeLatin1(head);
   const lineEnd = text.indexOf("\r\n");
   const { method, target, version } = parseRequestLine(text.slice(0, lineEnd));
-  const fields = parseFields({ head, text, start: lineEnd + 2, maxFieldCount });
-  return frameRequest({ method, target, version, fields, bytes: head });
+  const { fields, names } = parseFields({ head, text, start: lineEnd + 2, maxFieldCount });
+  return frameRequest({ method, target, version, fields, names, bytes: head });
 }
 
 function parseRequestLine(line: string) {
@@ -78,8 +78,16 @@ interface FieldLines {
   readonly maxFieldCount: number;
 }
 
-function parseFields({ head, text, start, maxFieldCount }: FieldLines): [string, string][] {
+interface Fields {
+  /** Names in lower case. */
+  readonly fields: [string, string][];
+  /** Names as they were sent. */
+  readonly names: string[];
+}
+
+function parseFields({ head, text, start, maxFieldCount }: FieldLines): Fields {
   const fields: [string, string][] = [];
+  const names: string[] = [];
   const end = head.length - 2;
   let at = start;
   while (at < end) {
@@ -87,12 +95,13 @@ function parseFields({ head, text, start, maxFieldCount }: FieldLines): [string,
       throw new HttpError(431, `Request has more than ${maxFieldCount} header fields`);
     }
     const colon = findNameEnd(head, at);
-    const name = text.slice(at, colon).toLowerCase();
+    const name = text.slice(at, colon);
     const lineEnd = findValueEnd(head, colon + 1);
-    fields.push([name, trimBlanks(head, text, colon + 1, lineEnd)]);
+    names.push(name);
+    fields.push([name.toLowerCase(), trimBlanks(head, text, colon + 1, lineEnd)]);
     at = lineEnd + 2;
   }
-  return fields;
+  return { fields, names };
 }
 
 /** The colon behind a field name; names are tokens, with no space before the colon and no folded lines. */
@@ -124,16 +133,15 @@ function trimBlanks(head: Uint8Array, text: string, start: number, end: number):
   return text.slice(from, to);
 }
 
-interface RawRequest {
+interface RawRequest extends Fields {
   readonly method: string;
   readonly target: string;
   readonly version: "1.0" | "1.1";
-  readonly fields: [string, string][];
   readonly bytes: Uint8Array;
 }
 
 /** Decides how the body is framed; whatever two parsers could read differently is refused. */
-function frameRequest({ method, target, version, fields, bytes }: RawRequest): ParsedHead {
+function frameRequest({ method, target, version, fields, names, bytes }: RawRequest): ParsedHead {
   let contentLength: number | undefined;
   let chunked = false;
   let hostCount = 0;
@@ -173,7 +181,7 @@ function frameRequest({ method, target, version, fields, bytes }: RawRequest): P
   return {
     method,
     target,
-    headers: new HeaderList(fields),
+    headers: new HeaderList(fields, names),
     httpVersion: version,
     contentLength: chunked ? -1 : contentLength ?? 0,
     keepAlive: !close && (version === "1.1" || keep),

@@ -23,10 +23,10 @@ Deno.test("parseHead() reads a request", () => {
   assert.equal(head.headers.get("x-a"), "1");
   assert.equal(head.headers.get("x-b"), undefined);
   assert.deepEqual([...head.headers.entries()], [
-    ["host", "h"],
-    ["x-a", "1"],
+    ["Host", "h"],
+    ["X-A", "1"],
     ["x-a", "2"],
-    ["content-length", "12"],
+    ["Content-Length", "12"],
   ]);
 });
 

@@ -1,8 +1,8 @@
-/** Header fields of one message, names in lower case, in order of arrival. */
+/** Header fields of one message in order of arrival. */
 export interface Headers {
   /** First value of a field; undefined when absent. Name in lower case. */
   get(name: string): string | undefined;
-  /** Every (name, value) pair, repeated fields apart. */
+  /** Every (name, value) pair, repeated fields apart. Over HTTP/1.1 names are spelled as they were sent. */
   entries(): Iterable<readonly [string, string]>;
 }
 
