@@ -59,7 +59,7 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
         server.stop(timeoutMs),
         ...frontends.map((service) => service.listener.drain(timeoutMs)),
       ]);
-      for (const service of services) service.listener.close();
+      for (const service of services) service.close();
       return isStopped && drained.every((done) => done);
     },
   };

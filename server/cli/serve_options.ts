@@ -48,6 +48,8 @@ export interface GrpcServiceOptions extends Endpoint {
   readonly maxPingStrikes: number;
   readonly maxConnectionAgeMs: number;
   readonly maxConnectionAgeGraceMs: number;
+  /** Requests of one stream whose answers are not written yet. */
+  readonly maxStreamRequests: number;
 }
 
 /** Settings of the metrics service. */
@@ -184,6 +186,7 @@ function readGrpcOptions(flags: ParsedFlags): GrpcServiceOptions {
     maxPingStrikes: flags.number("grpc-http2-max-ping-strikes"),
     maxConnectionAgeMs: flags.number("grpc-max-connection-age"),
     maxConnectionAgeGraceMs: flags.number("grpc-max-connection-age-grace"),
+    maxStreamRequests: flags.number("grpc-max-response-pool-size"),
   };
 }
 

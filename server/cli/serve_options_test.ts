@@ -26,6 +26,8 @@ Deno.test("readServeOptions() has Triton's defaults", () => {
   assert.equal(options.grpc?.port, 8001);
   assert.equal(options.metrics?.port, 8002);
   assert.equal(options.metrics?.address, "0.0.0.0");
+  assert.equal(options.grpc?.maxStreamRequests, 2147483647);
+  assert.equal(read("--grpc-max-response-pool-size=3").grpc?.maxStreamRequests, 3);
 });
 
 Deno.test("readServeOptions() leaves out services that are switched off", () => {

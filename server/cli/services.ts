@@ -35,6 +35,8 @@ export interface Service {
   readonly address: string;
   readonly port: number;
   readonly listener: Listener;
+  /** Closes the listener and ends what its handler started. */
+  close(): void;
 }
 
 /** What the services serve and use. */
@@ -54,6 +56,8 @@ interface ServicePlan {
   readonly handlers: { readonly http: HttpHandler; readonly rpc?: RpcHandler };
   readonly limits?: Partial<TransportLimits>;
   readonly tls?: TlsFiles;
+  /** Ends what the handler started. */
+  readonly onClose?: () => void;
 }
 
 /**
@@ -74,7 +78,7 @@ export async function openServices(
       parts.log.info(`Started ${plan.title} at ${formatEndpoint(service)}`);
     }
   } catch (reason) {
-    for (const { listener } of services) listener.close();
+    for (const service of services) service.close();
     throw reason;
   }
   return services;
@@ -104,7 +108,14 @@ function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[]
       ? { http: createConnectFront(connect, rest), rpc }
       : { http: rest };
     const { engine } = http;
-    plans.push({ name: "HTTP", title: "HTTPService", endpoint: http, engine, handlers });
+    plans.push({
+      name: "HTTP",
+      title: "HTTPService",
+      endpoint: http,
+      engine,
+      handlers,
+      onClose: () => rest[Symbol.dispose](),
+    });
   }
   if (metrics !== undefined) plans.push(planMetrics(metrics, parts));
   return plans;
@@ -153,7 +164,11 @@ async function openService(
     const secure = plan.tls === undefined ? "" : "s";
     const scheme = name === "gRPC" ? `grpc${secure}` as const : "http";
     const port = path === undefined ? listener.port : 0;
-    return { name, scheme, address: endpoint.address, port, listener };
+    const close = (): void => {
+      listener.close();
+      plan.onClose?.();
+    };
+    return { name, scheme, address: endpoint.address, port, listener, close };
   } catch (reason) {
     const place = formatEndpoint(endpoint);
     const { message } = ServerError.from(reason);
@@ -208,6 +223,7 @@ function toGrpcOptions(grpc: GrpcServiceOptions, log: LogOptions, clock: Clock):
   return {
     ...DEFAULT_GRPC_OPTIONS,
     setTimer: (delayMs, callback) => clock.setTimer(delayMs, callback),
+    maxStreamRequests: Math.min(DEFAULT_GRPC_OPTIONS.maxStreamRequests, grpc.maxStreamRequests),
     responseCompressionLevel: grpc.compressionLevel,
     restrictedProtocols: grpc.restrictedApis,
     headerForwardPattern: grpc.headerForwardPattern,
