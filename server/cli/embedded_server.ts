@@ -62,7 +62,7 @@ export interface Server extends AsyncDisposable {
    */
   modelMetadata(name: string, version?: string): ModelMetadata;
   /** Every model of the repository with its state. */
-  repositoryIndex(): readonly ModelIndexEntry[];
+  repositoryIndex(): Promise<readonly ModelIndexEntry[]>;
   /**
    * Refuses new requests, waits for those in flight, unloads the models. False when `timeoutMs` (30 s) was too short.
    */
@@ -134,8 +134,8 @@ class EmbeddedServer implements Server {
     return this.#running().server.modelMetadata(name, version);
   }
 
-  repositoryIndex(): readonly ModelIndexEntry[] {
-    return this.#running().server.repositoryIndex(false);
+  async repositoryIndex(): Promise<readonly ModelIndexEntry[]> {
+    return await this.#running().server.repositoryIndex(false);
   }
 
   async start(): Promise<ServerStart> {

@@ -138,9 +138,9 @@ export class Engine implements InferenceApi {
     );
   }
 
-  repositoryIndex(readyOnly: boolean): ModelIndexEntry[] {
-    // Listing directories takes time, and the answer must not: what changed on disk shows at the next call.
-    this.#listDirectories().catch(() => {});
+  async repositoryIndex(readyOnly: boolean): Promise<ModelIndexEntry[]> {
+    // A repository that cannot be listed any more takes no model away: those known before are still shown.
+    await this.#listDirectories().catch(() => {});
     return this.#registry.index(this.#directories, readyOnly);
   }
 
@@ -150,7 +150,7 @@ export class Engine implements InferenceApi {
       const model = this.#registry.resolve(request.modelName, request.modelVersion);
       return model.infer(request, options?.signal);
     } catch (error) {
-      return Promise.reject(ServerError.from(error));
+      return Promise.reject(ServerError.refusal(error));
     }
   }
 

@@ -362,3 +362,14 @@ Deno.test("Engine.countBatchRetry() counts for the version", async () => {
   fixture.engine.countBatchRetry("x", 1);
   assert.equal(fixture.engine.metrics().versions[0]!.batchRetryCount, 1);
 });
+
+Deno.test("Engine.repositoryIndex() shows a directory that came after the start", async () => {
+  const fixture = new EngineFixture({ a: {} });
+  await fixture.start();
+  fixture.models.set("b", {});
+  const index = await fixture.engine.repositoryIndex(false);
+  assert.deepEqual(index.map(({ name, state }) => [name, state]), [["a", "READY"], [
+    "b",
+    undefined,
+  ]]);
+});

@@ -65,10 +65,12 @@ export interface InferenceApi {
   modelConfig(name: string, version: string): ModelConfig;
   /** `name` "" = all models; one entry per READY version. */
   modelStatistics(name: string, version: string): ModelStatistics[];
-  repositoryIndex(readyOnly: boolean): ModelIndexEntry[];
+  /** Lists the directories of the repositories anew. */
+  repositoryIndex(readyOnly: boolean): Promise<ModelIndexEntry[]>;
   /**
    * Runs one request of a non-decoupled model. Settles only when the core no longer reads the request's buffers.
-   * Classification (http.md §9.6) is applied: such outputs come back as BYTES.
+   * Classification (http.md §9.6) is applied: such outputs come back as BYTES. An error tells by `isRefusal` that the
+   * request was refused before it was queued.
    */
   infer(request: InferRequest, options?: InferOptions): Promise<InferResponse>;
   /** Tells that every byte of the response was used: its buffers may be reused. Optional, but do call it. */

@@ -122,9 +122,10 @@ function checkRepositoryName(name: string): void {
 
 function repositoryCalls(api: InferenceApi) {
   return {
-    repositoryIndex(request) {
+    async repositoryIndex(request) {
       checkRepositoryName(request.repositoryName);
-      const models = api.repositoryIndex(request.ready).map((entry) => ({
+      const entries = await api.repositoryIndex(request.ready);
+      const models = entries.map((entry) => ({
         name: entry.name,
         version: entry.version ?? "",
         state: entry.state ?? "",

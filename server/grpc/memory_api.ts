@@ -79,7 +79,7 @@ export class MemoryApi implements InferenceApi {
 
   repositoryIndex(readyOnly: boolean) {
     const all = [{ name: "echo", version: "1", state: "READY" as const }, { name: "other" }];
-    return readyOnly ? all.slice(0, 1) : all;
+    return Promise.resolve(readyOnly ? all.slice(0, 1) : all);
   }
 
   infer(request: InferRequest, options: InferOptions = {}): Promise<InferResponse> {

@@ -6,6 +6,7 @@ import {
   encodeStreamFailure,
 } from "../../proto/grpc_codec_response.ts";
 import type { InferResponse } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
 import { type InferCallOptions, shuttingDown, startInfer } from "./model_infer.ts";
 import { toConnectError } from "./grpc_status.ts";
 
@@ -111,7 +112,7 @@ export class StreamInfer {
     }
     const text = toConnectError(reason).rawMessage;
     slot.failure = encodeStreamFailure(
-      message === undefined ? { message: text, id: slot.id } : {
+      message === undefined || isRefusal(reason) ? { message: text, id: slot.id } : {
         message: text,
         id: slot.id,
         model: { name: message.modelName, version: message.modelVersion, final: true },
@@ -195,4 +196,9 @@ export class StreamInfer {
     this.cancel();
     this.#sink.finish(reason);
   }
+}
+
+/** A request that no model ever had is told with its id only (grpc.md §4). */
+function isRefusal(reason: unknown): boolean {
+  return reason instanceof ServerError && reason.isRefusal;
 }

@@ -95,8 +95,23 @@ Deno.test("ModelStreamInfer tells failures inside the stream", async () => {
   const [early, , late] = responses(stream);
   assert.equal(early!.inferResponse!.modelName, "");
   assert.equal(late!.inferResponse!.modelName, "echo");
+  assert.deepEqual(Object.keys(late!.inferResponse!.parameters), ["triton_final_response"]);
   await clock.settle();
   assert.equal(stream.unreleased, 0);
+});
+
+Deno.test("ModelStreamInfer tells what the core refuses with the id alone", async () => {
+  const { api, stream } = setUp();
+  api.hold = true;
+  stream.message(request("a"));
+  api.held[0]!.fail(new ServerError("INVALID_ARG", "bad shape", { isRefusal: true }));
+  stream.end();
+  await stream.finished();
+  const { errorMessage, inferResponse } = responses(stream)[0]!;
+  assert.equal(errorMessage, "bad shape");
+  assert.equal(inferResponse!.id, "a");
+  assert.equal(inferResponse!.modelName, "");
+  assert.deepEqual(inferResponse!.parameters, {});
 });
 
 Deno.test("ModelStreamInfer with triton_grpc_error ends with the status of the first failure", async () => {

@@ -51,7 +51,7 @@ export class InMemoryFacade implements InferenceApi {
   }
   repositoryIndex(readyOnly: boolean) {
     const ready = [{ name: "echo", version: "1", state: "READY" as const, reason: "" }];
-    return readyOnly ? ready : [...ready, { name: "never_loaded" }];
+    return Promise.resolve(readyOnly ? ready : [...ready, { name: "never_loaded" }]);
   }
   infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
     this.requests.push(request);

@@ -9,12 +9,16 @@ import { EMPTY_JSON_RESPONSE, type JsonOutput, jsonResponse } from "./json_respo
 import { readObject } from "./request_json.ts";
 
 /** `POST /v2/repository[/{REPO}]/index` (http.md §5.1). */
-export function postIndex(context: HttpContext, request: HttpRequest): HttpResponse {
+export async function postIndex(
+  context: HttpContext,
+  request: HttpRequest,
+): Promise<HttpResponse> {
   const ready = readObject(context, request)?.get("ready") ?? false;
   if (typeof ready !== "boolean") {
     throw new ServerError("INVALID_ARG", "Invalid value for 'ready': expected a boolean");
   }
-  return jsonResponse(context.api.repositoryIndex(ready).map(indexJson));
+  const entries = await context.api.repositoryIndex(ready);
+  return jsonResponse(entries.map(indexJson));
 }
 
 function indexJson({ name, version, state, reason }: ModelIndexEntry): JsonOutput {

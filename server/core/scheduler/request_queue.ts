@@ -45,7 +45,8 @@ export class RequestQueue {
   /** Appends a job to its level. @throws ServerError UNAVAILABLE when the level is full. */
   add(job: Job, nowMs: number): void {
     if (this.isFull(job)) {
-      throw new ServerError("UNAVAILABLE", `${requestPrefix(job.id)}Exceeds maximum queue size`);
+      const message = `${requestPrefix(job.id)}Exceeds maximum queue size`;
+      throw new ServerError("UNAVAILABLE", message, { isRefusal: true });
     }
     job.level = this.#levelOf(job);
     const level = this.#find(job.level) ?? this.#open(job.level);
