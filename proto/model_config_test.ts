@@ -1,4 +1,4 @@
-import { equal, match, ok } from "node:assert/strict";
+import { deepEqual, equal, match, ok } from "node:assert/strict";
 import { formatConfigIssue, parseModelConfig } from "./model_config.ts";
 
 function issuesOf(text: string): string[] {
@@ -163,4 +163,15 @@ Deno.test("formatConfigIssue() names the nearest place of a field that is not th
     formatConfigIssue(issue, positions),
     /^is wrong \(m\/config\.pbtxt:2:9: input\[0\]\.reshape/,
   );
+});
+
+Deno.test("parseModelConfig() reads blanks, comments and escapes of any number", () => {
+  const million = 1_000_000;
+  for (const text of [" ".repeat(9 * million), "#\n".repeat(2 * million), "\n".repeat(million)]) {
+    deepEqual(parseModelConfig(`${text}max_batch_size: 4`, "f").issues, []);
+  }
+  const name = "\\t".repeat(3 * million);
+  const { config, issues } = parseModelConfig(`name: "${name}"`, "f");
+  deepEqual(issues, []);
+  equal(config.name.length, 3 * million);
 });

@@ -23,10 +23,10 @@ export interface Token {
   readonly spaced: boolean;
 }
 
-const SPACE = /(?:[ \t\r\n\v\f]|#[^\n]*)+/y;
+// No pattern repeats a choice without bound: a long file would use up the stack of the pattern matcher.
+const SPACE = /[ \t\r\n\v\f]+|#[^\n]*/y;
 const NAME = /[A-Za-z_][A-Za-z0-9_]*/y;
-const NUMBER = /\.?[0-9](?:[eE][+-][0-9]|[0-9A-Za-z_.])*/y;
-const STRING = /"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"|'[^'\\\n]*(?:\\[^\n][^'\\\n]*)*'/y;
+const NUMBER = /\.?[0-9](?:[eE][+-][0-9]|[0-9A-Za-z_.]){0,4000}/y;
 const BROKEN = /["'][^\n]*/y;
 const TEMPLATE = /\$\{[^}\n]{0,200}\}?|\{\{[^{}\n]{0,200}\}\}|\$[A-Za-z_][A-Za-z0-9_]*/y;
 const MARKS = "{}<>[]:,;-";
@@ -35,7 +35,6 @@ const PATTERNS: readonly (readonly [TokenKind, RegExp])[] = [
   ["template", TEMPLATE],
   ["name", NAME],
   ["number", NUMBER],
-  ["string", STRING],
   ["broken", BROKEN],
 ];
 
@@ -60,10 +59,12 @@ export function tokenizeText(text: string): Token[] {
     offset += piece.length;
   };
   for (;;) {
-    const space = take(SPACE);
-    skip(space);
+    let spaced = offset === 0;
+    for (let space = take(SPACE); space !== ""; space = take(SPACE)) {
+      skip(space);
+      spaced = true;
+    }
     const position = { line, column: offset - lineStart + 1 };
-    const spaced = space !== "" || offset === 0;
     if (offset >= text.length) {
       tokens.push({ kind: "end", text: "", offset, position, spaced });
       return tokens;
@@ -79,12 +80,26 @@ function nextToken(
   offset: number,
   take: (pattern: RegExp) => string,
 ): { kind: TokenKind; text: string } {
+  const end = stringEnd(text, offset);
+  if (end !== undefined) return { kind: "string", text: text.slice(offset, end) };
   for (const [kind, pattern] of PATTERNS) {
     const piece = take(pattern);
     if (piece !== "") return { kind, text: piece };
   }
   const character = String.fromCodePoint(text.codePointAt(offset) ?? 0);
   return { kind: MARKS.includes(character) ? "mark" : "other", text: character };
+}
+
+/** Where the string that begins at `start` ends; undefined when none does, or its line ends first. */
+function stringEnd(text: string, start: number): number | undefined {
+  const quote = text[start];
+  if (quote !== '"' && quote !== "'") return undefined;
+  for (let at = start + 1; at < text.length; at++) {
+    if (text[at] === quote) return at + 1;
+    if (text[at] === "\\") at++;
+    if (text[at] === "\n") return undefined;
+  }
+  return undefined;
 }
 
 /** The token as an error text shows it. */

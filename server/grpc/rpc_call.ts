@@ -124,7 +124,7 @@ export class RpcCall {
     const encoding = this.#requestEncoding;
     if (encoding === undefined) {
       release();
-      this.fail(
+      this.abandon(
         new ConnectError("Compressed message without a grpc-encoding that says how", Code.Internal),
       );
       return undefined;
@@ -132,9 +132,9 @@ export class RpcCall {
     try {
       const inflated = this.context.compression.inflate(encoding, message, release);
       if (!(inflated instanceof Promise)) return inflated;
-      return inflated.catch((reason) => this.fail(reason) as undefined);
+      return inflated.catch((reason) => this.abandon(reason) as undefined);
     } catch (reason) {
-      this.fail(reason);
+      this.abandon(reason);
       return undefined;
     }
   }
@@ -191,7 +191,7 @@ export class RpcCall {
     if (this.#pending === undefined && !(result instanceof Promise)) return write(result);
     const turn = (this.#pending ?? Promise.resolve()).then(() => result).then(write, (reason) => {
       onSent();
-      this.fail(reason);
+      this.abandon(reason);
     });
     this.#pending = turn;
     turn.then(() => {

@@ -238,3 +238,18 @@ Deno.test("ModelStreamInfer compresses answers when option and client allow it",
   assert.deepEqual(stream.sent.map((message) => message[0]), [1, 1]);
   assert.equal(stream.sent[0]!.length < 5000, true);
 });
+
+Deno.test("ModelStreamInfer lets go of everything when a message cannot be decompressed", async () => {
+  for (const headers of [{ "grpc-encoding": "gzip" }, {}]) {
+    const { api, clock, stream } = setUp({}, headers);
+    api.hold = true;
+    stream.message(request("a"));
+    stream.message(new Uint8Array([1, 2, 3]), true);
+    assert.equal((await stream.finished())["grpc-status"], "13");
+    assert.equal(api.held[0]!.options.signal?.aborted, true);
+    api.held[0]!.answer();
+    await Promise.resolve();
+    assert.equal(clock.timerCount, 0, "nobody looks at the state of the server any more");
+    assert.equal(stream.unreleased, 0);
+  }
+});
