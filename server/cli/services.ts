@@ -16,6 +16,7 @@ import { type Listener, openListener } from "../transport/listener.ts";
 import type { ListenerOptions, TlsOptions } from "../transport/listener_options.ts";
 import type { HttpHandler, RpcHandler } from "../transport/transport.ts";
 import { createConnectFront, NOT_FOUND } from "./connect_front.ts";
+import { findMemoryQuota, THIS_MACHINE } from "./memory_quota.ts";
 import {
   type Endpoint,
   formatEndpoint,
@@ -69,7 +70,8 @@ export async function openServices(
   parts: ServiceParts,
 ): Promise<readonly Service[]> {
   // Filling released buffers shows a use after release; it costs time, so it is for debugging.
-  const pool = new BufferPool({ poison: Deno.env.get("NEREID_POISON_BUFFERS") === "1" });
+  const poison = Deno.env.get("NEREID_POISON_BUFFERS") === "1";
+  const pool = new BufferPool({ poison, maxBytes: await findMemoryQuota(THIS_MACHINE) });
   const services: Service[] = [];
   try {
     for (const plan of planServices(options, parts)) {

@@ -12,6 +12,10 @@ const MIN_POOLED_BYTES = 256;
 const MAX_POOLED_BYTES = 2 ** 28;
 const CLASS_COUNT = 29;
 const POISON_BYTE = 0xdb;
+/** Memory from this size on is worth a call to free it; the garbage collector sees to what is smaller. */
+const MIN_FREED_BYTES = 32_768;
+/** Idle buffers that nobody needed for this time are freed. */
+const TRIM_MS = 10_000;
 
 /**
  * Message buffers by size class (powers of two): a fresh ArrayBuffer costs zeroing and garbage collection. A buffer has
@@ -22,6 +26,9 @@ export class BufferPool {
   readonly #maxIdleBytes: number;
   readonly #poison: boolean;
   readonly #idle: ArrayBuffer[][] = Array.from({ length: CLASS_COUNT }, () => []);
+  /** Fewest idle buffers of each class since the last trim: nobody needed those. */
+  readonly #unused: number[] = new Array<number>(CLASS_COUNT).fill(0);
+  #trimmedAt = 0;
   #idleBytes = 0;
   #chargedBytes = 0;
   #outstandingCount = 0;
@@ -71,19 +78,42 @@ export class BufferPool {
     const memory = bytes.buffer as ArrayBuffer;
     if (this.#poison) new Uint8Array(memory).fill(POISON_BYTE);
     const capacity = memory.byteLength;
-    if (capacity > MAX_POOLED_BYTES || this.#idleBytes + capacity > this.#maxIdleBytes) return;
+    if (capacity > MAX_POOLED_BYTES || this.#idleBytes + capacity > this.#maxIdleBytes) {
+      return free(memory);
+    }
     this.#idle[sizeClass(capacity)]!.push(memory);
     this.#idleBytes += capacity;
+  }
+
+  /** Frees the idle buffers that nobody needed for a while; whoever shares the pool calls it now and then. */
+  trim(nowMs: number): void {
+    if (nowMs - this.#trimmedAt < TRIM_MS) return;
+    this.#trimmedAt = nowMs;
+    for (let index = 0; index < CLASS_COUNT; index++) {
+      const idle = this.#idle[index]!;
+      for (const memory of idle.splice(0, this.#unused[index])) {
+        this.#idleBytes -= memory.byteLength;
+        free(memory);
+      }
+      this.#unused[index] = idle.length;
+    }
   }
 
   #allocate(byteSize: number): Uint8Array {
     if (byteSize > MAX_POOLED_BYTES) return new Uint8Array(byteSize);
     const index = sizeClass(Math.max(byteSize, MIN_POOLED_BYTES));
-    const reused = this.#idle[index]!.pop();
+    const idle = this.#idle[index]!;
+    const reused = idle.pop();
     if (reused === undefined) return new Uint8Array(new ArrayBuffer(2 ** index), 0, byteSize);
     this.#idleBytes -= reused.byteLength;
+    if (idle.length < this.#unused[index]!) this.#unused[index] = idle.length;
     return new Uint8Array(reused, 0, byteSize);
   }
+}
+
+/** Gives memory back to the system at once: the garbage collector may not come by for a long time. */
+function free(memory: ArrayBuffer): void {
+  if (memory.byteLength >= MIN_FREED_BYTES) memory.transfer(0);
 }
 
 /** Index of the smallest power of two that holds `byteSize`. */

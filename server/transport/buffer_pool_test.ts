@@ -47,3 +47,29 @@ Deno.test("BufferPool.tryCharge() keeps the quota", () => {
   pool.refund(60);
   assert.equal(pool.tryCharge(100), true);
 });
+
+Deno.test("BufferPool frees at once what it does not keep", () => {
+  const pool = new BufferPool({ maxIdleBytes: 100_000 });
+  const [kept, freed] = [pool.take(60_000), pool.take(60_000)];
+  pool.giveBack(kept);
+  pool.giveBack(freed);
+  assert.equal(kept.length, 60_000);
+  assert.equal(freed.length, 0, "the memory is gone");
+});
+
+Deno.test("BufferPool.trim() frees what nobody needed for ten seconds", () => {
+  const pool = new BufferPool();
+  const owners = Array.from({ length: 4 }, () => pool.take(65_536));
+  for (const bytes of owners) pool.giveBack(bytes);
+  pool.trim(20_000);
+  assert.equal(pool.idleBytes, 4 * 65_536, "all were in use in the meantime");
+  const busy = pool.take(65_536);
+  pool.giveBack(busy);
+  pool.trim(29_000);
+  assert.equal(pool.idleBytes, 4 * 65_536, "too early");
+  pool.trim(30_000);
+  assert.equal(pool.idleBytes, 65_536, "one was enough");
+  pool.trim(40_000);
+  assert.equal(pool.idleBytes, 0);
+  assert.equal(pool.take(65_536).length, 65_536);
+});

@@ -167,6 +167,7 @@ class SocketListener implements Listener {
       if (now - since > limits.handshakeTimeoutMs) closeQuietly(connection);
     }
     for (const connection of [...this.#connections]) connection.tick();
+    this.#context.pool.trim(now);
   }
 
   async #roomForOneMore(): Promise<void> {
