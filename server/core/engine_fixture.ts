@@ -26,6 +26,8 @@ export interface FakeModel {
   readonly loadMs?: number;
   readonly executeMs?: number;
   readonly outcome?: FakeInstanceOptions["outcome"];
+  /** See `RepositoryModel.stamp`. */
+  readonly stamp?: string;
 }
 
 /** An engine over an in-memory repository and a fake backend, in virtual time. */
@@ -85,6 +87,7 @@ export class EngineFixture {
           versions: model.versions ?? [1],
           config: createFakeConfig(name, model.config),
           positions: { fileName: `${name}/config.pbtxt`, byPath: new Map() },
+          stamp: override === undefined ? model.stamp : undefined,
         };
         return Promise.resolve(read);
       },

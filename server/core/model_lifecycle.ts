@@ -102,6 +102,8 @@ export class ModelLifecycle {
   async #load(name: string, options: LoadOptions): Promise<void> {
     const source = await this.#read(name, options);
     const entry = this.#parts.registry.getOrCreate(name);
+    if (isUnchanged(entry, source)) return;
+    entry.stamp = undefined;
     for (const version of source.versions) {
       if (entry.version(version)?.state === "READY") continue;
       entry.set(version, { state: "LOADING", reason: "" });
@@ -116,6 +118,7 @@ export class ModelLifecycle {
       throw loadError(name, failed);
     }
     this.#serve(entry, results);
+    entry.stamp = source.stamp;
     const versions = source.versions.join(", ");
     const durationMs = Math.round(this.#parts.clock.now() - startMs);
     this.#parts.log.info(
@@ -244,6 +247,13 @@ export class ModelLifecycle {
       );
     }
   }
+}
+
+/** True when exactly these versions serve, loaded from what the directory still holds (management.md §5). */
+function isUnchanged(entry: ModelEntry, source: RepositoryModel): boolean {
+  if (source.stamp === undefined || source.stamp !== entry.stamp) return false;
+  const ready = entry.ready().map(({ version }) => version);
+  return ready.join() === source.versions.join();
 }
 
 /** The error of a load request whose directory could not be read (http.md §5.2), with what is wrong. */

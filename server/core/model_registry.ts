@@ -24,6 +24,8 @@ export interface ReadFailure {
 /** What is known of one model. */
 export class ModelEntry {
   readonly name: string;
+  /** What its READY versions were loaded from (`RepositoryModel.stamp`). */
+  stamp: string | undefined;
   readonly #versions = new Map<number, VersionEntry>();
   #latest: Model | undefined;
 

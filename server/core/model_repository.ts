@@ -23,6 +23,7 @@ import {
   readDirectory,
   reasonText,
 } from "./model_repository_files.ts";
+import { directoryStamp } from "./model_repository_stamp.ts";
 import { findVersions, selectVersions, type VersionFolders } from "./model_repository_versions.ts";
 import type { ServerOptions } from "./options.ts";
 
@@ -44,6 +45,8 @@ export interface RepositoryModel {
   readonly config: ModelConfig;
   /** Where its fields stand in the file, for errors found later. */
   readonly positions: ConfigPositions;
+  /** Differs whenever the directory changes; undefined = a load always loads anew. */
+  readonly stamp?: string | undefined;
 }
 
 /** The model repositories of the server. */
@@ -106,6 +109,10 @@ class DiskRepository implements ModelRepository {
     const repository = await this.#findRepository(name);
     const directory = `${repository}/${name}`;
     await checkModelDirectory(directory, repository, name);
+    // Taken before anything is read: what changes from now on is noticed by the next load.
+    const stamp = override === undefined && this.#options.modelControlMode === "explicit"
+      ? await directoryStamp(directory)
+      : undefined;
     const entries = await readDirectory(directory);
     const folders = findVersions(entries);
     this.#warnIgnored(name, folders.ignored);
@@ -125,7 +132,7 @@ class DiskRepository implements ModelRepository {
     }
     this.#check(parsed, name);
     const versions = this.#selectVersions(config, folders.versions, positions);
-    return { name, directory, repository, versions, config, positions };
+    return { name, directory, repository, versions, config, positions, stamp };
   }
 
   /** Completes what needs no backend, and checks all of it: config.md §3, steps 3 to 6. */
