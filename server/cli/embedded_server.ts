@@ -2,6 +2,7 @@ import type { InferOptions, ModelIndexEntry, ModelMetadata } from "../core/infer
 import type { StartedModel } from "../core/inference_server.ts";
 import { completeRequest, type EmbeddedRequest } from "./embedded_request.ts";
 import type { InferResponse } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
 import { parseFlags } from "./flags.ts";
 import { openLog } from "./open_log.ts";
 import type { Program } from "./program.ts";
@@ -46,7 +47,7 @@ export interface ServerStart {
 export interface Server extends AsyncDisposable {
   /**
    * Loads the models and opens the ports that were asked for. Models that fail are in the result; the others serve.
-   * @throws ServerError when a repository or a port cannot be opened.
+   * @throws ServerError when a repository or a port cannot be opened, or `stop()` is called meanwhile.
    */
   start(): Promise<ServerStart>;
   /**
@@ -121,6 +122,9 @@ function toFlags(options: CreateServerOptions): string[] {
 class EmbeddedServer implements Server {
   readonly #options: ServeOptions;
   #program: Program | undefined;
+  #log: Disposable | undefined;
+  #isStarted = false;
+  #isStopped = false;
 
   constructor(options: ServeOptions) {
     this.#options = options;
@@ -139,9 +143,13 @@ class EmbeddedServer implements Server {
   }
 
   async start(): Promise<ServerStart> {
-    if (this.#program !== undefined) throw new TypeError("Server was started before");
+    if (this.#isStarted) throw new TypeError("Server was started before");
+    this.#isStarted = true;
     const { createProgram } = await import("./program.ts");
-    const program = createProgram(this.#options, openLog(this.#options.log));
+    if (this.#isStopped) throw new ServerError("UNAVAILABLE", "Server exiting");
+    const log = openLog(this.#options.log);
+    this.#log = log;
+    const program = createProgram(this.#options, log);
     this.#program = program;
     const { error, models } = await program.load();
     // A model that fails is told in the table; without a repository nothing can be served.
@@ -158,7 +166,10 @@ class EmbeddedServer implements Server {
   }
 
   async stop(timeoutMs = 30_000): Promise<boolean> {
-    return await this.#program?.stop(timeoutMs) ?? true;
+    this.#isStopped = true;
+    const isClean = await this.#program?.stop(timeoutMs) ?? true;
+    this.#log?.[Symbol.dispose]();
+    return isClean;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,4 +1,5 @@
 import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
+import { ServerError } from "../../proto/status.ts";
 import {
   createInferenceServer,
   type InferenceServer,
@@ -17,7 +18,10 @@ export interface Program {
   readonly services: readonly Service[];
   /** Loads the models; never rejects. */
   load(): Promise<StartResult>;
-  /** Opens the ports. @throws ServerError UNAVAILABLE when one cannot be opened; none is open then. */
+  /**
+   * Opens the ports.
+   * @throws ServerError UNAVAILABLE when one cannot be opened, or the program is being stopped; none is open then.
+   */
   listen(): Promise<void>;
   /** Ends everything; false when the time was too short for what was in flight. */
   stop(timeoutMs: number): Promise<boolean>;
@@ -42,6 +46,7 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
       }),
   });
   let services: readonly Service[] = [];
+  let isStopping = false;
   return {
     server,
     get services() {
@@ -49,9 +54,17 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
     },
     load: () => server.start(),
     listen: async () => {
-      services = await openServices(options, { server, clock, log });
+      const opened = isStopping ? [] : await openServices(options, { server, clock, log });
+      if (!isStopping) {
+        services = opened;
+        return;
+      }
+      // The end came while the models were loaded or the ports opened.
+      for (const service of opened) service.close();
+      throw new ServerError("UNAVAILABLE", "Server exiting");
     },
     stop: async (timeoutMs) => {
+      isStopping = true;
       const frontends = services.filter((service) => service.name !== "Metrics");
       // Both at once: what is in flight ends in the engine and at the listeners together, and from
       // now on health tells clients of open connections that the server is exiting.

@@ -107,7 +107,12 @@ export function openFileSink(path: string): LogSink & Disposable {
   const encoder = new TextEncoder();
   const file = Deno.openSync(path, { append: true, create: true, write: true });
   const sink = (line: string) => writeFully(file, encoder.encode(line));
-  return Object.assign(sink, { [Symbol.dispose]: () => file.close() });
+  let isOpen = true;
+  const close = () => {
+    if (isOpen) file.close();
+    isOpen = false;
+  };
+  return Object.assign(sink, { [Symbol.dispose]: close });
 }
 
 function writeFully(
