@@ -23,6 +23,10 @@ export function checkInstanceGroups(config: ModelConfig): ConfigIssue[] {
   for (const [index, group] of config.instanceGroup.entries()) {
     const path = `instance_group[${index}]`;
     const start = `instance group ${group.name} of model ${model}`;
+    if (group.count < 0) {
+      const message = `${start} has count ${group.count}, expected a number >= 0`;
+      issues.push({ path: `${path}.count`, message });
+    }
     if (group.kind !== ModelInstanceGroup_Kind.GPU) {
       const kind = `KIND_${ModelInstanceGroup_Kind[group.kind]}`;
       if (group.gpus.length > 0) {

@@ -253,6 +253,9 @@ Deno.test("checkInstanceGroups() refuses GPUs, profiles, passive and endless gro
     `${start} and platform onnxruntime_onnxspecifies profile field which is only supported for ` +
     `TensorRT models`,
   ]);
+  deepEqual(faultsOf("instance_group { kind: KIND_CPU count: -1 }"), [
+    `${start} has count -1, expected a number >= 0`,
+  ]);
   equal(faultsOf("instance_group { passive: true }").length, 1);
   equal(faultsOf("instance_group { count: 2000000000 }").length, 1);
 });

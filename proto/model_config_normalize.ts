@@ -61,11 +61,13 @@ export function normalizeInstanceGroups(config: ModelConfig, preference: GroupPr
   }
   for (const [index, group] of config.instanceGroup.entries()) {
     if (group.name === "") group.name = `${config.name}_${index}`;
-    if (group.kind === ModelInstanceGroup_Kind.AUTO) {
-      group.kind = ModelInstanceGroup_Kind.CPU;
-    }
+    const isOpen = group.kind === ModelInstanceGroup_Kind.AUTO;
+    if (isOpen) group.kind = ModelInstanceGroup_Kind.CPU;
     const isPreferredKind = group.kind === KINDS[preference.kind];
-    if (group.count < 1) group.count = isPreferredKind ? Math.max(preference.count, 1) : 1;
+    // A group that leaves its kind to the server leaves a nonsensical count to it, too; others are refused for it.
+    if (group.count === 0 || (group.count < 0 && isOpen)) {
+      group.count = isPreferredKind ? Math.max(preference.count, 1) : 1;
+    }
   }
 }
 
