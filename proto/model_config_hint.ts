@@ -1,4 +1,5 @@
 import { type DescEnum, type DescMessage, ScalarType } from "@bufbuild/protobuf";
+import { editDistance } from "./edit_distance.ts";
 import { ModelConfigSchema } from "./gen/model_config_pb.ts";
 import type { Token } from "./model_config_tokens.ts";
 
@@ -36,12 +37,12 @@ const SIMILARITY_MIN = 0.5;
 const COMPARED_LENGTH_MAX = 100;
 
 /** `camelCase` and `kebab-case` as `snake_case`. */
-export function toSnakeCase(name: string): string {
+function toSnakeCase(name: string): string {
   return name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").replaceAll("-", "_").toLowerCase();
 }
 
 /** The candidate most like the name, if any is like it. */
-export function nearestName(name: string, candidates: readonly string[]): string | undefined {
+function nearestName(name: string, candidates: readonly string[]): string | undefined {
   if (name.length > COMPARED_LENGTH_MAX) return undefined;
   const wanted = toSnakeCase(name);
   let best: string | undefined;
@@ -107,21 +108,6 @@ function similarity(left: string, right: string): number {
   const shared = leftWords.intersection(rightWords).size;
   const words = leftWords.size > 1 ? shared / leftWords.union(rightWords).size : 0;
   return Math.max(letters, words);
-}
-
-function editDistance(left: string, right: string): number {
-  let previous = Array.from({ length: right.length + 1 }, (_, index) => index);
-  for (let row = 1; row <= left.length; row++) {
-    const current = [row];
-    for (let column = 1; column <= right.length; column++) {
-      const replace = (previous[column - 1] ?? 0) + (left[row - 1] === right[column - 1] ? 0 : 1);
-      const insert = (current[column - 1] ?? 0) + 1;
-      const remove = (previous[column] ?? 0) + 1;
-      current.push(Math.min(replace, insert, remove));
-    }
-    previous = current;
-  }
-  return previous[right.length] ?? 0;
 }
 
 /** Hint for something that stands where a message belongs. */

@@ -1,5 +1,11 @@
+import { editDistance } from "../../proto/edit_distance.ts";
+
+/** Flags longer than this are not compared: nobody misspells that much. */
+const COMPARED_LENGTH_MAX = 100;
+
 /** The word of `words` that is closest to `word`, or undefined when none is near. */
 export function nearestWord(word: string, words: readonly string[]): string | undefined {
+  if (word.length > COMPARED_LENGTH_MAX) return undefined;
   let best: string | undefined;
   let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
   for (const candidate of words) {
@@ -10,18 +16,4 @@ export function nearestWord(word: string, words: readonly string[]): string | un
     }
   }
   return best;
-}
-
-/** Insertions, deletions and replacements that turn one word into the other. */
-export function editDistance(left: string, right: string): number {
-  let row = Array.from({ length: right.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= left.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= right.length; j++) {
-      const replace = row[j - 1]! + (left[i - 1] === right[j - 1] ? 0 : 1);
-      next.push(Math.min(replace, row[j]! + 1, next[j - 1]! + 1));
-    }
-    row = next;
-  }
-  return row[right.length]!;
 }

@@ -2,6 +2,7 @@ import type { Backend } from "../../backends/backend.ts";
 import type { ModelStatistics } from "../../proto/gen/grpc_service_pb.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
+import { checkModelName } from "../../proto/model_name.ts";
 import { ServerError } from "../../proto/status.ts";
 import { BackendTable, type OpenBackend } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
@@ -15,7 +16,7 @@ import type {
 } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import type { Model } from "./model.ts";
-import { checkControlMode, checkModelName, configOverride } from "./model_control.ts";
+import { checkControlMode, configOverride } from "./model_control.ts";
 import { ModelLifecycle } from "./model_lifecycle.ts";
 import { ModelRegistry, parseVersion } from "./model_registry.ts";
 import type { ModelRepository } from "./model_repository.ts";

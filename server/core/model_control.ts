@@ -11,22 +11,6 @@ export function checkControlMode(mode: ModelControlMode): void {
   );
 }
 
-/** @throws ServerError INVALID_ARG for a name that could reach outside of the repositories (http.md §5.2). */
-export function checkModelName(name: string): void {
-  if (name.trim() === "") {
-    throw new ServerError(
-      "INVALID_ARG",
-      "Model name cannot be empty. Please enter a valid name to deploy.",
-    );
-  }
-  if (name.includes("/") || name.includes("\\") || name.trim() === ".." || name.trim() === ".") {
-    throw new ServerError(
-      "INVALID_ARG",
-      `invalid model name '${name}', model name must not contain path traversal characters`,
-    );
-  }
-}
-
 /**
  * The configuration that a load request brings instead of the file; undefined = none (management.md §5).
  * @throws ServerError for parameters that nobody knows or that cannot be served yet.
