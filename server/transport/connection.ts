@@ -38,12 +38,6 @@ export interface ProtocolConnection {
   close(): void;
 }
 
-/** Writes all of `bytes`. */
-export async function writeAll(connection: Connection, bytes: Uint8Array): Promise<void> {
-  let at = await connection.write(bytes);
-  while (at < bytes.length) at += await connection.write(bytes.subarray(at));
-}
-
 /** Closes what may be closed already. */
 export function closeQuietly(connection: Connection): void {
   try {

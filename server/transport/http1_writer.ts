@@ -1,6 +1,7 @@
-import { type Connection, type TransportContext, writeAll } from "./connection.ts";
+import type { Connection, TransportContext } from "./connection.ts";
 import { checkResponseField, isTransportField, statusHasBody } from "./http_exchange.ts";
 import { releaseScratch, SCRATCH_BYTES, takeScratch } from "./scratch.ts";
+import { TimedWriter } from "./timed_writer.ts";
 import type { HttpResponse } from "./transport.ts";
 
 /** Parts below this size are gathered into one write; larger ones are written where they lie. */
@@ -41,28 +42,22 @@ type Fields = readonly (readonly [string, string])[];
 
 /** Writes responses, and keeps the deadline of the write under way. */
 export class Http1Writer {
-  readonly #connection: Connection;
-  readonly #context: TransportContext;
+  readonly #writer: TimedWriter;
   readonly #encoder = new TextEncoder();
   /** Field lines of frozen lists, which never change. */
   readonly #frozenLines = new WeakMap<Fields, string>();
-  #writingSince = 0;
 
   constructor(connection: Connection, context: TransportContext) {
-    this.#connection = connection;
-    this.#context = context;
+    this.#writer = new TimedWriter(connection, context);
   }
 
   /** A write has been waiting for the peer for too long. */
   get isStalled(): boolean {
-    return this.#writingSince > 0 &&
-      this.#context.now - this.#writingSince > this.#context.limits.writeTimeoutMs;
+    return this.#writer.isStalled;
   }
 
-  async write(bytes: Uint8Array): Promise<void> {
-    this.#writingSince = this.#context.now;
-    await writeAll(this.#connection, bytes);
-    this.#writingSince = 0;
+  write(bytes: Uint8Array): Promise<void> {
+    return this.#writer.write(bytes);
   }
 
   writeContinue(): Promise<void> {

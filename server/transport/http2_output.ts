@@ -1,6 +1,7 @@
-import { closeQuietly, type Connection, type TransportContext, writeAll } from "./connection.ts";
+import { closeQuietly, type Connection, type TransportContext } from "./connection.ts";
 import { FRAME_HEAD_BYTES } from "./http2_frames.ts";
 import { releaseScratch, SCRATCH_BYTES, takeScratch } from "./scratch.ts";
+import { TimedWriter } from "./timed_writer.ts";
 
 /** Payloads from this size on are written where they lie. */
 export const LARGE_PART_BYTES = 16_384;
@@ -14,6 +15,7 @@ const EMPTY = new Uint8Array(0);
 export class Http2Output {
   readonly #connection: Connection;
   readonly #context: TransportContext;
+  readonly #writer: TimedWriter;
   /** Called after each write with room for more. */
   readonly #onProgress: () => void;
   #scratch: Uint8Array = EMPTY;
@@ -26,12 +28,12 @@ export class Http2Output {
   #callbacks: (() => void)[] = [];
   #isScheduled = false;
   #isFlushing = false;
-  #writingSince = 0;
   #closed = false;
 
   constructor(connection: Connection, context: TransportContext, onProgress: () => void) {
     this.#connection = connection;
     this.#context = context;
+    this.#writer = new TimedWriter(connection, context);
     this.#onProgress = onProgress;
   }
 
@@ -42,8 +44,7 @@ export class Http2Output {
 
   /** A write has been waiting for the peer for too long. */
   get isStalled(): boolean {
-    return this.#writingSince > 0 &&
-      this.#context.now - this.#writingSince > this.#context.limits.writeTimeoutMs;
+    return this.#writer.isStalled;
   }
 
   /** A whole frame with a small payload. */
@@ -141,11 +142,7 @@ export class Http2Output {
     this.#segmentBytes = 0;
     this.#scratch = EMPTY;
     this.#filled = this.#cut = 0;
-    for (const segment of segments) {
-      this.#writingSince = this.#context.now;
-      await writeAll(this.#connection, segment);
-    }
-    this.#writingSince = 0;
+    for (const segment of segments) await this.#writer.write(segment);
     for (const scratch of scratches) releaseScratch(scratch);
   }
 

@@ -14,7 +14,7 @@ export interface TransportLimits {
   readonly writeTimeoutMs: number;
   /** Longest time in which an HTTP/2 stream with queued output is given no flow-control window. */
   readonly streamStallTimeoutMs: number;
-  /** Average speed below which a slow request body is cut off. */
+  /** Average speed below which a slow request body is cut off, and a peer that takes its answer too slowly. */
   readonly minBytesPerSecond: number;
   /** Time between the peer's end of input during a request and the cancellation of that request. */
   readonly halfCloseGraceMs: number;
