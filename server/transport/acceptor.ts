@@ -1,6 +1,7 @@
 import { closeQuietly, type Connection } from "./connection.ts";
 import type { ListenerOptions } from "./listener_options.ts";
 import { openMutualTlsAcceptor } from "./mutual_tls.ts";
+import { removeSocketFile, removeStaleSocket } from "./socket_file.ts";
 
 /** Hands out connections; hides how they come about. */
 export interface Acceptor {
@@ -84,18 +85,7 @@ async function openUnixAcceptor(path: string): Promise<Acceptor> {
   const close = acceptor.close.bind(acceptor);
   acceptor.close = () => {
     close();
-    Deno.remove(path).catch(() => {});
+    removeSocketFile(path);
   };
   return acceptor;
-}
-
-/** A socket file of a process that is gone keeps the address; one that answers is in use. */
-async function removeStaleSocket(path: string): Promise<void> {
-  const found = await Deno.lstat(path).catch(() => undefined);
-  if (found?.isSocket !== true) return;
-  try {
-    (await Deno.connect({ transport: "unix", path })).close();
-  } catch {
-    await Deno.remove(path);
-  }
 }

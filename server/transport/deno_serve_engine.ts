@@ -8,10 +8,11 @@ import {
 } from "./http_error.ts";
 import { isTransportField, ReceivedRequest, statusHasBody } from "./http_exchange.ts";
 import { DEFAULT_LIMITS, type TransportLimits } from "./limits.ts";
-import type { Listener } from "./listener.ts";
+import { type Listener, LONGEST_TIMEOUT_MS } from "./listener.ts";
 import type { ListenerOptions } from "./listener_options.ts";
 import { BufferPool } from "./buffer_pool.ts";
 import { MemoryAccount, ReceiveBuffer } from "./receive_buffer.ts";
+import { removeSocketFile, removeStaleSocket } from "./socket_file.ts";
 import type { HttpHandler, HttpResponse, RequestHead } from "./transport.ts";
 
 const EMPTY = new Uint8Array(0);
@@ -20,14 +21,15 @@ const EMPTY = new Uint8Array(0);
  * Serves an HTTP handler with `Deno.serve` instead of the project's own protocol code. Not there: gRPC and trailers,
  * mutual TLS, and the limits of `TransportLimits` other than `maxBodyBytes` and the memory quota.
  */
-export function openDenoServeListener(
+export async function openDenoServeListener(
   options: ListenerOptions,
   handler: HttpHandler,
 ): Promise<Listener> {
   if (options.tls?.clientCa !== undefined) {
     throw new TypeError("Deno.serve cannot ask for client certificates; use the own HTTP engine");
   }
-  return Promise.resolve(new DenoServeListener(options, handler));
+  if (options.path !== undefined) await removeStaleSocket(options.path);
+  return new DenoServeListener(options, handler);
 }
 
 class DenoServeListener implements Listener {
@@ -39,6 +41,8 @@ class DenoServeListener implements Listener {
   readonly #reportError: (error: unknown) => void;
   readonly #server: Deno.HttpServer;
   readonly #abort = new AbortController();
+  #socketPath: string | undefined;
+  #isEnded = false;
   #inFlight = 0;
 
   constructor(options: ListenerOptions, handler: HttpHandler) {
@@ -47,6 +51,7 @@ class DenoServeListener implements Listener {
     this.#pool = options.pool ?? new BufferPool();
     this.#reportError = options.onError ?? (() => {});
     this.#server = this.#serve(options);
+    this.#socketPath = options.path;
     const { addr } = this.#server;
     this.address = addr.transport === "tcp" ? addr.hostname : options.path ?? "";
     this.port = addr.transport === "tcp" ? addr.port : 0;
@@ -61,16 +66,22 @@ class DenoServeListener implements Listener {
   async drain(timeoutMs: number): Promise<boolean> {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const late = new Promise<false>((resolve) =>
-      timer = setTimeout(() => resolve(false), timeoutMs)
+      timer = setTimeout(() => resolve(false), Math.min(timeoutMs, LONGEST_TIMEOUT_MS))
     );
     const ended = await Promise.race([this.#server.shutdown().then(() => true), late]);
     clearTimeout(timer);
-    if (!ended) this.close();
+    if (ended) this.#isEnded = true;
+    this.close();
     return ended;
   }
 
   close(): void {
-    this.#abort.abort();
+    // The signal of a server that has shut down is not to be touched: Deno would close it once more.
+    if (!this.#isEnded) this.#abort.abort();
+    this.#isEnded = true;
+    const path = this.#socketPath;
+    this.#socketPath = undefined;
+    if (path !== undefined) removeSocketFile(path);
   }
 
   #serve(options: ListenerOptions): Deno.HttpServer {

@@ -17,6 +17,8 @@ import type { HttpHandler, RpcHandler } from "./transport.ts";
 const TICK_MS = 250;
 /** Pause after a failed accept, so that a lack of descriptors does not become a busy loop. */
 const ACCEPT_PAUSE_MS = 50;
+/** `setTimeout` takes anything longer for no time at all. */
+export const LONGEST_TIMEOUT_MS: number = 2 ** 31 - 1;
 
 /** An open listening socket and its connections. */
 export interface Listener {
@@ -101,7 +103,7 @@ class SocketListener implements Listener {
     const timer = setTimeout(() => {
       isLate = true;
       this.#changed();
-    }, timeoutMs);
+    }, Math.min(timeoutMs, LONGEST_TIMEOUT_MS));
     while (this.connectionCount > 0 && !isLate) await this.#change();
     clearTimeout(timer);
     this.close();

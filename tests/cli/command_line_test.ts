@@ -116,20 +116,26 @@ Deno.test("two services at one port are refused", async () => {
 Deno.test("services can be switched off, and a unix socket serves", async () => {
   await using repository = await makeRepository();
   const socket = `${repository.path}.sock`;
-  await using run = runServer(
-    `--model-repository=${repository.path}`,
-    `--http-address=unix:${socket}`,
-    "--allow-grpc=false",
-    "--allow-metrics=false",
-  );
-  assert.equal(await run.address("HTTP"), `unix:${socket}`);
-  assert.doesNotMatch(run.stdout(), /gRPC|Metrics/);
-  using client = Deno.createHttpClient({ proxy: { transport: "unix", path: socket } });
-  const response = await fetch("http://localhost/v2/health/live", { client });
-  await response.body?.cancel();
-  assert.equal(response.status, 200);
-  run.kill("SIGTERM");
-  assert.equal(await run.exitCode(), 0);
+  for (const engine of ["native", "deno"]) {
+    // What a server that was killed has left behind.
+    Deno.listen({ transport: "unix", path: socket }).close();
+    await using run = runServer(
+      `--model-repository=${repository.path}`,
+      `--http-address=unix:${socket}`,
+      `--http-engine=${engine}`,
+      "--allow-grpc=false",
+      "--allow-metrics=false",
+    );
+    assert.equal(await run.address("HTTP"), `unix:${socket}`);
+    assert.doesNotMatch(run.stdout(), /gRPC|Metrics/);
+    using client = Deno.createHttpClient({ proxy: { transport: "unix", path: socket } });
+    const response = await fetch("http://localhost/v2/health/live", { client });
+    await response.body?.cancel();
+    assert.equal(response.status, 200);
+    run.kill("SIGTERM");
+    assert.equal(await run.exitCode(), 0);
+    await assert.rejects(Deno.lstat(socket), Deno.errors.NotFound);
+  }
 });
 
 Deno.test("--http-engine=deno serves HTTP through Deno.serve", async () => {

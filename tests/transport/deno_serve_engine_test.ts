@@ -58,11 +58,11 @@ Deno.test("openDenoServeListener() serves the same handler", async () => {
   assert.equal(pool.chargedBytes, 0);
 });
 
-Deno.test("openDenoServeListener() refuses mutual TLS", () => {
+Deno.test("openDenoServeListener() refuses mutual TLS", async () => {
   const tls = { cert: "", key: "", clientCa: "" };
   const handler = { handle: () => ({ status: 200 }) };
-  assert.throws(
-    () => openDenoServeListener({ address: "127.0.0.1", port: 0, tls }, handler),
+  await assert.rejects(
+    openDenoServeListener({ address: "127.0.0.1", port: 0, tls }, handler),
     /client certificates/,
   );
 });
