@@ -239,6 +239,7 @@ function grpcLimits(grpc: GrpcServiceOptions): Partial<TransportLimits> {
     keepaliveTimeMs: orNever(grpc.keepaliveTimeMs),
     keepaliveTimeoutMs: orNever(grpc.keepaliveTimeoutMs),
     permitWithoutCalls: grpc.keepalivePermitWithoutCalls,
+    maxPingsWithoutData: grpc.maxPingsWithoutData,
     minRecvPingIntervalMs: grpc.minPingIntervalMs,
     maxPingStrikes: grpc.maxPingStrikes,
     maxConnectionAgeMs: orNever(grpc.maxConnectionAgeMs),

@@ -69,7 +69,7 @@ export class Http2Connection implements ProtocolConnection, FrameSink {
     });
     this.#lifetime = new Http2Lifetime(context, {
       streamCount: () => this.#streams.count,
-      sendPing: () => this.#sendPing(KEEPALIVE_PING, 0),
+      trySendPing: () => this.#trySendKeepalive(),
       drain: () => this.drain(),
       close: () => this.close(),
     });
@@ -278,6 +278,12 @@ export class Http2Connection implements ProtocolConnection, FrameSink {
 
   #sendPing(payload: Uint8Array, flags: number): void {
     this.#output.frame({ type: FrameType.PING, flags, streamId: 0 }, payload);
+  }
+
+  #trySendKeepalive(): boolean {
+    if (!this.#guard.tryPing()) return false;
+    this.#sendPing(KEEPALIVE_PING, 0);
+    return true;
   }
 
   #sendGoaway(lastStreamId: number, code: number, debug = ""): void {

@@ -36,6 +36,8 @@ export class AbuseGuard {
   readonly #emptyFrames: TokenBucket;
   #pingStrikes = 0;
   #lastPingAt = -Infinity;
+  /** Pings of ours since something else was sent. */
+  #ownPings = 0;
 
   constructor(context: TransportContext) {
     const { limits, now } = context;
@@ -64,6 +66,15 @@ export class AbuseGuard {
   noteSent(): void {
     this.#pingStrikes = 0;
     this.#lastPingAt = -Infinity;
+    this.#ownPings = 0;
+  }
+
+  /** Counts a ping of ours; false when the peer has been sent enough of them and nothing else. */
+  tryPing(): boolean {
+    const { maxPingsWithoutData } = this.#context.limits;
+    if (maxPingsWithoutData > 0 && this.#ownPings >= maxPingsWithoutData) return false;
+    this.#ownPings++;
+    return true;
   }
 
   /** A ping of the peer; pings that come too often are struck. */

@@ -3,7 +3,8 @@ import type { TransportContext } from "./connection.ts";
 /** What a connection's lifetime is judged by. */
 export interface LifetimeView {
   streamCount(): number;
-  sendPing(): void;
+  /** False when no further ping may be sent. */
+  trySendPing(): boolean;
   /** Announces the end and lets streams finish. */
   drain(): void;
   close(): void;
@@ -62,8 +63,7 @@ export class Http2Lifetime {
     }
     const mayPing = this.#view.streamCount() > 0 || limits.permitWithoutCalls;
     if (!mayPing || now - this.#lastReceiveAt <= limits.keepaliveTimeMs) return;
-    this.#pingSentAt = now;
-    this.#view.sendPing();
+    if (this.#view.trySendPing()) this.#pingSentAt = now;
   }
 
   #checkAge(): void {

@@ -183,6 +183,38 @@ Deno.test("Http2Connection pings a silent connection and closes a dead one", asy
   await idle.end();
 });
 
+Deno.test("Http2Connection sends so many pings while nothing else is sent", async () => {
+  for (const [maxPingsWithoutData, expected] of [[2, 2], [0, 5]] as const) {
+    const streams: RpcStream[] = [];
+    const session = open(
+      { keepaliveTimeMs: 10_000, maxPingsWithoutData },
+      (stream) => streams.push(stream),
+    );
+    await session.send(headersFrame(1, GRPC_FIELDS));
+    assert.equal(await answeredPings(session, 5), expected);
+    streams[0]!.sendHeaders([["content-type", "application/grpc"]]);
+    assert.equal(await answeredPings(session, 1), 1, "something was sent");
+    await session.end();
+  }
+});
+
+/** Lets rounds of silence pass and answers the pings that come; returns their number. */
+async function answeredPings(session: ReturnType<typeof open>, rounds: number): Promise<number> {
+  let count = 0;
+  for (let round = 0; round < rounds; round++) {
+    const frames = await session.pass(11_000, 250);
+    const pings = frames.filter(({ type, flags }) => type === FrameType.PING && flags === 0);
+    count += pings.length;
+    for (const { payload } of pings) {
+      await session.send(frame(FrameType.PING, { flags: 1, payload }));
+    }
+    if (pings.length === 0) {
+      await session.send(frame(FrameType.WINDOW_UPDATE, { payload: encodeUint32(1) }));
+    }
+  }
+  return count;
+}
+
 Deno.test("Http2Connection ends by age and cuts off what exceeds the grace", async () => {
   const session = open({ maxConnectionAgeMs: 10_000, maxConnectionAgeGraceMs: 5_000 });
   await session.send(headersFrame(1, GRPC_FIELDS));

@@ -58,6 +58,8 @@ export interface TransportLimits {
   readonly keepaliveTimeoutMs: number;
   /** Pings are sent and accepted without streams (`--grpc-keepalive-permit-without-calls`). */
   readonly permitWithoutCalls: boolean;
+  /** Pings that are sent while nothing else is; 0 = any number (`--grpc-http2-max-pings-without-data`). */
+  readonly maxPingsWithoutData: number;
   /** Pings of the peer must be this far apart unless something is sent in between; shorter is a strike. */
   readonly minRecvPingIntervalMs: number;
   /** Strikes forgiven before GOAWAY `too_many_pings`; 0 = any number (`--grpc-http2-max-ping-strikes`). */
@@ -101,6 +103,7 @@ export const DEFAULT_LIMITS: TransportLimits = Object.freeze({
   keepaliveTimeMs: 7_200_000,
   keepaliveTimeoutMs: 20_000,
   permitWithoutCalls: false,
+  maxPingsWithoutData: 2,
   minRecvPingIntervalMs: 300_000,
   maxPingStrikes: 2,
   maxConnectionAgeMs: Infinity,
