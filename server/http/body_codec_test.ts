@@ -71,7 +71,9 @@ Deno.test("BodyCodec.decode() gives the same on its thread", async () => {
   };
   const decoding = codec.decode(body, target);
   assert.ok(decoding instanceof Promise);
-  const { request } = await decoding;
+  await decoding;
+  // What one job gave away must not be missing in the next.
+  const { request } = await codec.decode(body, target);
   const [floats, bytes] = request.inputs;
   const expected = Buffer.from(Float32Array.from(data).buffer);
   assert.ok(expected.equals(floats!.data));

@@ -101,10 +101,14 @@ function ownBytes(bytes: Uint8Array): Uint8Array {
     : new Uint8Array(bytes);
 }
 
-/** The buffers of a value that can be handed to another thread instead of being copied. */
+/**
+ * The buffers of a value that can be handed to another thread instead of being copied. Empty ones stay: they may be
+ * constants that the next value holds as well.
+ */
 export function buffersOf(value: unknown, found = new Set<ArrayBuffer>()): Set<ArrayBuffer> {
   if (value instanceof Uint8Array) {
-    if (value.buffer instanceof ArrayBuffer) found.add(value.buffer);
+    const { buffer } = value;
+    if (buffer instanceof ArrayBuffer && buffer.byteLength > 0) found.add(buffer);
   } else if (Array.isArray(value)) {
     for (const element of value) {
       if (typeof element === "object") buffersOf(element, found);
