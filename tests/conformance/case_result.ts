@@ -16,7 +16,7 @@ export function parseSuiteOutput(output: string): SuiteResult {
   let failing: string[] | undefined;
   let total: RegExpExecArray | null = null;
   for (const line of output.split("\n")) {
-    const head = /^(ok {2}|FAIL) (\S+)/.exec(line);
+    const head = /^(ok {2}|FAIL) +(\S+)/.exec(line);
     const count = /^(\d+) passed, (\d+) failed/.exec(line);
     if (head !== null) {
       const passed = head[1] === "ok  ";

@@ -20,7 +20,7 @@ Deno.test("judgeCases() reports failures, listed cases that pass and listed case
   ]);
 });
 
-Deno.test("parseSuiteOutput() reads the lines of all three suites", () => {
+Deno.test("parseSuiteOutput() reads the lines of all suites", () => {
   const output = [
     "ok   health/live (3 ms)",
     "FAIL health/ready",
@@ -30,7 +30,10 @@ Deno.test("parseSuiteOutput() reads the lines of all three suites", () => {
     "FAIL stream/cancel  (stream.json)",
     "ok   match_dims",
     "note: something",
-    "3 passed, 2 failed",
+    "ok    cli.forms  (4 checks, 2.71 s)",
+    "FAIL  log.settings  (0 of 1 checks failed, 2.1 s)",
+    "checks: 4 passed, 1 failed",
+    "4 passed, 3 failed",
     "",
   ].join("\n");
   const result = parseSuiteOutput(output);
@@ -40,6 +43,8 @@ Deno.test("parseSuiteOutput() reads the lines of all three suites", () => {
     ["stream/order", true],
     ["stream/cancel", false],
     ["match_dims", true],
+    ["cli.forms", true],
+    ["log.settings", false],
   ]);
   assert.deepEqual(result.details.get("health/ready"), [
     "     why: it should",

@@ -61,7 +61,7 @@ async function compareWithRecorded(): Promise<string[]> {
   const exists = await Deno.stat(RECORDED).then(() => true, () => false);
   if (!exists) return [];
   const problems: string[] = [];
-  for (const suite of ["http", "grpc", "config"]) {
+  for (const suite of ["http", "grpc", "config", "behaviour"]) {
     const { code, stdout } = await new Deno.Command("diff", {
       args: ["-rq", "-x", "__pycache__", `${RECORDED}/${suite}`, `${HERE}${suite}`],
     }).output();
