@@ -30,6 +30,7 @@ export type {
 } from "./proto/infer.ts";
 export type { Datatype } from "./proto/datatype.ts";
 export type { Tensor } from "./proto/tensor.ts";
+export { decodeBytesTensor } from "./proto/bytes_tensor.ts";
 export { ServerError, type StatusCode } from "./proto/status.ts";
 
 if (import.meta.main) {

@@ -23,11 +23,6 @@ const DATATYPE_OF: ReadonlyMap<number, Datatype> = new Map(
   Object.values(DATATYPES).map(({ name }) => [ELEMENT_TYPE_OF[name], name]),
 );
 
-/** The runtime's number of a protocol datatype. */
-export function elementTypeOf(datatype: Datatype): number {
-  return ELEMENT_TYPE_OF[datatype];
-}
-
 /** The protocol's name of an element type; undefined where it has none. */
 export function datatypeOfElement(elementType: number): Datatype | undefined {
   return DATATYPE_OF.get(elementType);

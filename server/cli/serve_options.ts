@@ -114,7 +114,7 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
   return {
     ...DEFAULT_SERVER_OPTIONS,
     id: flags.text("id"),
-    modelRepositories: [...new Set(paths.map((path) => resolve(path)))].sort(),
+    modelRepositories: [...new Set(paths.map(repositoryPath))].sort(),
     modelControlMode: mode,
     loadModels: [...new Set(flags.list("load-model"))].sort(),
     exitOnError: flags.bool("exit-on-error"),
@@ -126,6 +126,11 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
     exitTimeoutSecs: flags.number("exit-timeout-secs"),
     backendConfig: readBackendConfig(flags.list("backend-config")),
   };
+}
+
+/** An absolute path; the address of a cloud storage stays as it is, to be refused as one. */
+function repositoryPath(path: string): string {
+  return /^[a-z0-9]+:\/\//.test(path) ? path : resolve(path);
 }
 
 function readBackendConfig(texts: readonly string[]): Map<string, Map<string, string>> {

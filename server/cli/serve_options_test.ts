@@ -30,6 +30,11 @@ Deno.test("readServeOptions() has Triton's defaults", () => {
   assert.equal(read("--grpc-max-response-pool-size=3").grpc?.maxStreamRequests, 3);
 });
 
+Deno.test("readServeOptions() makes paths absolute, and leaves addresses of storages alone", () => {
+  const options = read("--model-repository=models", "--model-repository=s3://bucket/x");
+  assert.deepEqual(options.server.modelRepositories, [`${Deno.cwd()}/models`, "s3://bucket/x"]);
+});
+
 Deno.test("readServeOptions() leaves out services that are switched off", () => {
   const options = read("--allow-http=false", "--allow-grpc=off", "--allow-metrics=0");
   assert.deepEqual([options.http, options.grpc, options.metrics], [

@@ -1,9 +1,9 @@
+import { encodeBytesTensor } from "../../proto/bytes_tensor.ts";
 import type { Datatype } from "../../proto/datatype.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { Tensor } from "../../proto/tensor.ts";
 
 const MAX_ELEMENTS_PER_ROW = 1_000_000;
-const encoder = new TextEncoder();
 
 /** How to rank one output. */
 export interface ClassificationOptions {
@@ -41,7 +41,7 @@ export function classify(tensor: Tensor, options: ClassificationOptions): Tensor
     name: tensor.name,
     datatype: "BYTES",
     shape: hasRows ? [rows, count] : [count],
-    data: encodeTexts(texts),
+    data: encodeBytesTensor(texts),
   };
 }
 
@@ -145,18 +145,4 @@ function siftDown(heap: number[], isBetter: (a: number, b: number) => boolean): 
     [heap[index], heap[child]] = [heap[child]!, heap[index]!];
     index = child;
   }
-}
-
-function encodeTexts(texts: readonly string[]): Uint8Array {
-  const encoded = texts.map((text) => encoder.encode(text));
-  const total = encoded.reduce((sum, bytes) => sum + 4 + bytes.length, 0);
-  const data = new Uint8Array(total);
-  const view = new DataView(data.buffer);
-  let offset = 0;
-  for (const bytes of encoded) {
-    view.setUint32(offset, bytes.length, true);
-    data.set(bytes, offset + 4);
-    offset += 4 + bytes.length;
-  }
-  return data;
 }

@@ -3,6 +3,7 @@ import { constants, createDeflate, createGunzip, createGzip, createInflate } fro
 import { deflateSync, gunzipSync, gzipSync, inflateSync } from "node:zlib";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { CompressionLevel } from "./grpc_options.ts";
+import { ACCEPTED_ENCODINGS } from "./grpc_status.ts";
 import { joinParts } from "./message_frame.ts";
 
 /** Message encodings besides identity. */
@@ -41,7 +42,7 @@ export function messageEncoding(name: string | null | undefined): MessageEncodin
     `Unsupported message encoding '${name.slice(0, 64)}', expected identity, deflate or gzip`,
     Code.Unimplemented,
   );
-  error.metadata.set("grpc-accept-encoding", "identity, deflate, gzip");
+  error.metadata.set("grpc-accept-encoding", ACCEPTED_ENCODINGS);
   throw error;
 }
 
