@@ -62,7 +62,7 @@ function findFlag(name: string, argument: string): FlagSpec {
     const possible = prefixed.map((flag) => `'--${flag.name}'`).join(" ");
     throw usage(`option '--${name}' is ambiguous; possibilities: ${possible}`);
   }
-  const nearest = nearestWord(name, FLAGS.map((flag) => flag.name));
+  const nearest = name === "h" ? "help" : nearestWord(name, FLAGS.map((flag) => flag.name));
   const hint = nearest === undefined ? "" : `; did you mean '--${nearest}'?`;
   throw usage(`unrecognized option '${argument.split("=")[0]}'${hint}`);
 }

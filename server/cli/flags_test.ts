@@ -53,6 +53,7 @@ Deno.test("parseFlags() names the nearest flag for an unknown one", () => {
     fault("--model-repositry=/m"),
     "unrecognized option '--model-repositry'; did you mean '--model-repository'?",
   );
+  assert.match(fault("-h"), /did you mean '--help'\?$/);
   assert.equal(fault("--xyzzy-plugh"), "unrecognized option '--xyzzy-plugh'");
   assert.match(fault("--log"), /^option '--log' is ambiguous; possibilities: '--log-verbose'/);
 });

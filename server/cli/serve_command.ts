@@ -5,7 +5,14 @@ import { openLog } from "./open_log.ts";
 import { createProgram, type Program } from "./program.ts";
 import type { ServeOptions } from "./serve_options.ts";
 import { watchProcess } from "./signals.ts";
-import { formatOptions, formatStartReport, modelRows, serviceRows } from "./start_report.ts";
+import {
+  adviceOnModels,
+  formatNoModels,
+  formatOptions,
+  formatStartReport,
+  modelRows,
+  serviceRows,
+} from "./start_report.ts";
 
 /** What the caller of {@linkcode serve} wants to know. */
 export interface ServeCallbacks {
@@ -47,9 +54,9 @@ export async function serve(
   const started = await Promise.race([starting, stopped]);
   if (started === "signal") return await stop(program, options, log);
   if (started.fault !== undefined) {
-    const code = refuse(started.fault);
+    // The reason comes last, where it is seen.
     await program.stop(0);
-    return code;
+    return refuse(started.fault, started.advice);
   }
   report(program, options, started.result);
   callbacks.onReady?.(program);
@@ -61,6 +68,8 @@ interface Started {
   readonly result: StartResult;
   /** Why the process must end. */
   readonly fault?: ServerError;
+  /** What to do about it. */
+  readonly advice?: string;
 }
 
 async function start(program: Program, options: ServeOptions, log: ServerLog): Promise<Started> {
@@ -68,7 +77,7 @@ async function start(program: Program, options: ServeOptions, log: ServerLog): P
   if (result.error !== undefined) {
     if (options.server.exitOnError) {
       printModels(result);
-      return { result, fault: result.error };
+      return { result, fault: result.error, advice: adviceOnModels(result) };
     }
     log.error(result.error.toReason());
   }
@@ -88,7 +97,9 @@ async function stop(program: Program, options: ServeOptions, log: ServerLog): Pr
 
 function report(program: Program, options: ServeOptions, result: StartResult): void {
   if (!options.log.info) return;
-  const text = formatStartReport(serviceRows(program.services), modelRows(result.models));
+  const text = result.models.length === 0
+    ? formatStartReport(serviceRows(program.services), [], formatNoModels(options.server))
+    : formatStartReport(serviceRows(program.services), modelRows(result.models));
   print(`${formatOptions(options)}\n${text}`);
 }
 
@@ -97,9 +108,10 @@ function printModels(result: StartResult): void {
 }
 
 /** The text for what stops a start, in the reference's form; returns the exit code. */
-function refuse(problem: ServerError): number {
+function refuse(problem: ServerError, advice = ""): number {
   const text = `error: creating server: ${STATUS_TEXT[problem.code]} - ${problem.message}\n`;
-  Deno.stderr.writeSync(new TextEncoder().encode(text));
+  const more = advice === "" ? "" : `${advice}\n`;
+  Deno.stderr.writeSync(new TextEncoder().encode(text + more));
   return 1;
 }
 

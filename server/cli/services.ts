@@ -174,7 +174,12 @@ async function openService(
   } catch (reason) {
     const place = formatEndpoint(endpoint);
     const { message } = ServerError.from(reason);
-    throw new ServerError("UNAVAILABLE", `failed to start ${plan.title} at ${place}: ${message}`);
+    const isTaken = reason instanceof Deno.errors.AddrInUse && !place.startsWith("unix:");
+    const hint = isTaken ? `; another one is named with --${plan.name.toLowerCase()}-port` : "";
+    throw new ServerError(
+      "UNAVAILABLE",
+      `failed to start ${plan.title} at ${place}: ${message}${hint}`,
+    );
   }
 }
 

@@ -1,4 +1,6 @@
-import type { StartedModel } from "../core/inference_server.ts";
+import { join } from "node:path";
+import type { StartedModel, StartResult } from "../core/inference_server.ts";
+import type { ServerOptions } from "../core/options.ts";
 import type { ServeOptions } from "./serve_options.ts";
 import type { Service } from "./services.ts";
 
@@ -58,12 +60,31 @@ export function formatOptions(options: ServeOptions): string {
 export function formatStartReport(
   services: readonly ServiceRow[],
   models: readonly ModelRow[],
+  noModels = "no models",
 ): string {
   const table = models.length === 0
-    ? "  no models"
+    ? `  ${noModels}`
     : formatTable(["Model", "Version", "State", ""], models.map(rowCells));
   const lines = services.map((row) => `  ${row.name.padEnd(8)} ${row.place}`);
   return [`\n${table}\n`, ...lines].join("\n") + "\n";
+}
+
+/** What to tell someone whose server has nothing to serve. */
+export function formatNoModels(options: ServerOptions): string {
+  if (options.modelControlMode === "explicit") {
+    return "no models: in explicit mode --load-model names those to load at the start";
+  }
+  const [path = "PATH"] = options.modelRepositories;
+  return `no models: there is no model directory in ${options.modelRepositories.join(", ")}\n` +
+    `  An ONNX model lies at ${join(path, "NAME", "1", "model.onnx")}`;
+}
+
+/** What can be done when some models cannot be loaded but others can; "" = nothing. */
+export function adviceOnModels(result: StartResult): string {
+  const failed = result.models.filter(({ state }) => state !== "READY").length;
+  if (failed === 0 || failed === result.models.length) return "";
+  return `${failed} of ${result.models.length} model versions cannot be served, for the reasons ` +
+    "above; --exit-on-error=false serves the others";
 }
 
 function rowCells(row: ModelRow): readonly string[] {
@@ -87,6 +108,7 @@ export function formatTable(
     return [line, ...more.map((text) => (indent + text).trimEnd())].join("\n");
   };
   const rule = widths.slice(0, last).map((width) => "-".repeat(width));
+  rule.push("-".repeat(head[last]!.length));
   return [format(head), format(rule), ...rows.map(format)].join("\n");
 }
 

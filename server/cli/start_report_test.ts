@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { denoVersionFault } from "./deno_version.ts";
-import { formatStartReport, formatUrl } from "./start_report.ts";
+import { DEFAULT_SERVER_OPTIONS } from "../core/options.ts";
+import {
+  adviceOnModels,
+  formatNoModels,
+  formatStartReport,
+  formatTable,
+  formatUrl,
+} from "./start_report.ts";
 
 Deno.test("formatStartReport() aligns columns and continues long reasons", () => {
   const report = formatStartReport([{ name: "HTTP", place: "http://localhost:8000" }], [
@@ -19,6 +26,32 @@ Deno.test("formatStartReport() aligns columns and continues long reasons", () =>
   HTTP     http://localhost:8000
 `,
   );
+});
+
+Deno.test("formatTable() draws a line under each title", () => {
+  assert.equal(
+    formatTable(["Option", "Value"], [["a", "b"]]),
+    "  Option  Value\n  ------  -----\n  a       b",
+  );
+});
+
+Deno.test("formatNoModels() says where a model has to lie", () => {
+  const options = { ...DEFAULT_SERVER_OPTIONS, modelRepositories: ["/m"] };
+  assert.match(formatNoModels(options), /no model directory in \/m\n.*\/m\/NAME\/1\/model\.onnx$/);
+  assert.match(formatNoModels({ ...options, modelControlMode: "explicit" }), /--load-model/);
+});
+
+Deno.test("adviceOnModels() speaks when some models could be served", () => {
+  const row = { name: "m", version: 1, reason: "", loadMs: 1 };
+  const adviceOn = (...states: ("READY" | "UNAVAILABLE")[]) =>
+    adviceOnModels({
+      ok: false,
+      error: undefined,
+      models: states.map((state) => ({ ...row, state })),
+    });
+  assert.match(adviceOn("READY", "UNAVAILABLE"), /^1 of 2 .*--exit-on-error=false/);
+  assert.equal(adviceOn("UNAVAILABLE"), "");
+  assert.equal(adviceOn("READY"), "");
 });
 
 Deno.test("formatUrl() gives addresses that a client can use", () => {

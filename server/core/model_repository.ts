@@ -253,7 +253,7 @@ async function repositoryProblem(repository: string): Promise<string | undefined
     return "is in a cloud storage, which this server does not support";
   }
   try {
-    return (await Deno.stat(repository)).isDirectory ? undefined : "is no directory";
+    return (await Deno.stat(repository)).isDirectory ? undefined : "is not a directory";
   } catch (reason) {
     return reason instanceof Deno.errors.NotFound
       ? "does not exist"

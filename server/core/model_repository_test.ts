@@ -225,7 +225,7 @@ Deno.test("ModelRepository tells what is wrong with a repository path", () =>
     const start = "repository path is not a valid directory: ";
     await rejects(listOf([]), /--model-repository must be specified/);
     await rejects(listOf([`${root}/none`]), new RegExp(`${start}.*does not exist`));
-    await rejects(listOf([`${root}/file`]), new RegExp(`${start}.*is no directory`));
+    await rejects(listOf([`${root}/file`]), new RegExp(`${start}.*is not a directory`));
     await rejects(listOf(["s3://bucket/x"]), new RegExp(`${start}.*cloud storage`));
   }));
 

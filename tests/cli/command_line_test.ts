@@ -87,6 +87,7 @@ Deno.test("--exit-on-error decides what a model that fails means", async () => {
     assert.equal(await run.exitCode(), 1);
     assert.match(run.stderr(), /error: creating server: Internal - failed to load all models/);
     assert.match(run.stdout(), /bad[\s\S]*bogus/);
+    assert.match(run.stderr(), /1 of 2 model versions .*--exit-on-error=false.*\n$/);
   }
   await using run = runServer(flag, "--exit-on-error", "FALSE", "--strict-readiness", "off");
   const address = await run.address("HTTP");
@@ -104,6 +105,7 @@ Deno.test("a port in use ends the start with exit code 1 and is named", async ()
     await using run = runServer(`--model-repository=${repository.path}`, flag);
     assert.equal(await run.exitCode(), 1, flag);
     assert.ok(run.stderr().includes(String(port)), run.stderr());
+    assert.ok(run.stderr().includes(`another one is named with ${flag.split("=")[0]}`));
   }
 });
 
