@@ -50,6 +50,13 @@ export function enterObjectField(reader: JsonReader, what: string): string | und
   throw wrongType(what, "object");
 }
 
+/** Enters the `parameters` of an input or output; `null` stands for none, as some clients write it. */
+export function enterTensorParameters(reader: JsonReader): string | undefined {
+  if (reader.kind() !== "null") return enterObjectField(reader, "parameters");
+  reader.skipValue();
+  return undefined;
+}
+
 /** Enters a member that must be an array; for use with `nextElement`. */
 export function enterArrayField(reader: JsonReader, what: string): boolean {
   if (reader.kind() === "array") return reader.firstElement();

@@ -2,6 +2,7 @@ import { type Datatype, isDatatype } from "./datatype.ts";
 import {
   enterArrayField,
   enterObjectField,
+  enterTensorParameters,
   readSharedMemoryField,
   readSizeField,
   readStringField,
@@ -96,7 +97,7 @@ function readMember(reader: JsonReader, key: string, fields: InputFields): void 
 }
 
 function readParameters(reader: JsonReader, fields: InputFields): void {
-  let key = enterObjectField(reader, "parameters");
+  let key = enterTensorParameters(reader);
   for (; key !== undefined; key = reader.nextKey()) {
     if (key === "binary_data_size" && fields.binarySize === undefined) {
       fields.binarySize = readSizeField(reader, key);

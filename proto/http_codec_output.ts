@@ -1,5 +1,6 @@
 import {
   enterObjectField,
+  enterTensorParameters,
   readBooleanField,
   readSharedMemoryField,
   readSizeField,
@@ -56,7 +57,7 @@ export function readOutput(reader: JsonReader): ParsedOutput {
 }
 
 function readParameters(reader: JsonReader, fields: OutputFields): void {
-  let key = enterObjectField(reader, "parameters");
+  let key = enterTensorParameters(reader);
   for (; key !== undefined; key = reader.nextKey()) {
     if (key === "binary_data") fields.isBinary = readBooleanField(reader, key);
     else if (key === "classification") fields.classificationCount = readSizeField(reader, key);

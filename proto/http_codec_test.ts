@@ -21,6 +21,17 @@ function decode(json: string, tail: number[] = []) {
   return decodeInferRequest(body, { ...TARGET, headerLength: body.length - tail.length });
 }
 
+Deno.test("decodeInferRequest() passes over a byte order mark and null parameters of tensors", () => {
+  const { request } = decode(
+    `\ufeff{"inputs":[{"name":"I","datatype":"UINT8","shape":[1],"parameters":null,"data":[1]}],` +
+      `"outputs":[{"name":"O","parameters":null}]}`,
+  );
+  assert.deepEqual(request.inputs, [
+    { name: "I", datatype: "UINT8", shape: [1], data: Uint8Array.of(1) },
+  ]);
+  assert.deepEqual(request.outputs, [{ name: "O", classificationCount: 0 }]);
+});
+
 Deno.test("decodeInferRequest() reads a request with every member", () => {
   const { request, forms } = decode(
     `{"unknown":[{}],"id":"r1","parameters":{"sequence_id":"s","sequence_start":true,` +

@@ -20,7 +20,7 @@ export type JsonKind = "object" | "array" | "string" | "number" | "boolean" | "n
 
 /**
  * Reads one JSON document from bytes, value by value, in the protocol's dialect (http.md §1): RFC 8259 plus `NaN`,
- * `Inf`, `Infinity`, `-Inf`, `-Infinity`. Malformed text throws ServerError INVALID_ARG with the byte offset.
+ * `Inf`, `Infinity`, `-Inf`, `-Infinity`; a byte order mark in front is passed over. Malformed text throws ServerError INVALID_ARG with the byte offset.
  *
  * ```ts
  * const reader = new JsonReader(new TextEncoder().encode(`{"a":[1,2]}`));
@@ -40,6 +40,7 @@ export class JsonReader {
     this.bytes = bytes;
     this.end = bytes.length;
     this.#strings = strings;
+    if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) this.offset = 3;
     if (this.peek() < 0) this.fail("The document is empty.", 0);
   }
 

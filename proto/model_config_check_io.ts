@@ -124,8 +124,6 @@ function reshapeProblems(
   const dimsParts = productsBetweenFree(tensor.dims);
   const shapeParts = productsBetweenFree(shape);
   if (dimsParts.length !== shapeParts.length) {
-    // One free dimension may stand for the single element of a scalar.
-    if (shape.length === 0 && tensor.dims.length === 1) return [];
     return [[
       "reshape",
       dimsParts.length === 1 || shapeParts.length === 1

@@ -155,6 +155,10 @@ const IO_FAULTS: readonly [string, readonly string[]][] = [
     ["input[0].reshape | model input 'A' has different size for dims and reshape for m"],
   ],
   [
+    `max_batch_size: 2 input { name: "A" data_type: TYPE_FP32 dims: -1 reshape { } }`,
+    ["input[0].reshape | model input 'A' has different size for dims and reshape for m"],
+  ],
+  [
     `input { name: "A" data_type: TYPE_FP32 dims: [ -1, 4 ] reshape { shape: [ -1, -1 ] } }`,
     ["input[0].reshape | model input 'A' has different number of variable-size dimensions for dims and reshape for m"],
   ],

@@ -49,6 +49,12 @@ Deno.test("Engine tells apart what it does not know", async () => {
   const cases = [
     ["nope", "", "NOT_FOUND", "Request for unknown model: 'nope' is not found"],
     ["m", "7", "NOT_FOUND", "Request for unknown model: 'm' version 7 is not found"],
+    [
+      "m",
+      "9223372036854775807",
+      "NOT_FOUND",
+      "Request for unknown model: 'm' version 9223372036854775807 is not found",
+    ],
     ["m", "0", "NOT_FOUND", "Request for unknown model: 'm' version 0 is not found"],
     ["broken", "", "NOT_FOUND", "Request for unknown model: 'broken' has no available versions"],
     [

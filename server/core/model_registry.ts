@@ -117,7 +117,9 @@ export class ModelRegistry {
     const version = parseVersion(versionText);
     if (entry === undefined) throw unknownModel(name, "is not found");
     const known = entry.version(version);
-    if (known === undefined) throw unknownModel(name, `version ${version} is not found`);
+    if (known === undefined) {
+      throw unknownModel(name, `version ${BigInt(versionText)} is not found`);
+    }
     if (known.state !== "READY" || known.model === undefined) {
       throw unknownModel(name, `version ${version} is not at ready state`, "UNAVAILABLE");
     }
