@@ -1,8 +1,10 @@
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { ServerError } from "../../proto/status.ts";
 import type { ModelSource } from "../backend.ts";
 
 const DEFAULT_FILENAME = "model.onnx";
+
+const LFS_POINTER = "version https://git-lfs";
 
 /**
  * Path of the model's file. A folder of that name holds the file inside, under the same name or as `model.onnx`.
@@ -24,13 +26,33 @@ export async function findModelFile(source: ModelSource): Promise<string> {
       const innerPath = join(path, inner);
       if (await fileKind(innerPath) === "file") return innerPath;
     }
-    throw missing(join(path, basename(filename)), source.name);
+    throw await missing(join(path, basename(filename)), source.name);
   }
-  throw missing(path, source.name);
+  throw await missing(path, source.name);
 }
 
-function missing(path: string, model: string): ServerError {
-  return new ServerError("UNAVAILABLE", `unable to find '${path}' for model instance '${model}'`);
+async function missing(path: string, model: string): Promise<ServerError> {
+  const hint = await otherFileHint(dirname(path), basename(path));
+  return new ServerError(
+    "UNAVAILABLE",
+    `unable to find '${path}' for model instance '${model}'${hint}`,
+  );
+}
+
+/** Someone who kept the name of an exported file learns how to have it served. */
+async function otherFileHint(directory: string, wanted: string): Promise<string> {
+  const names: string[] = [];
+  try {
+    for await (const entry of Deno.readDir(directory)) {
+      if (entry.name.toLowerCase().endsWith(".onnx")) names.push(entry.name);
+      if (names.length > 1) return "";
+    }
+  } catch {
+    return "";
+  }
+  const [name] = names;
+  if (name === undefined) return "";
+  return `; there is '${name}': name it '${wanted}', or set default_model_filename: "${name}"`;
 }
 
 async function fileKind(path: string): Promise<"file" | "directory" | "none"> {
@@ -42,5 +64,22 @@ async function fileKind(path: string): Promise<"file" | "directory" | "none"> {
       return "none";
     }
     throw ServerError.from(error, "UNAVAILABLE");
+  }
+}
+
+/** What a person can see about a file that the runtime cannot read; "" = nothing. */
+export async function brokenFileHint(path: string): Promise<string> {
+  try {
+    using file = await Deno.open(path);
+    const { size } = await file.stat();
+    if (size === 0) return "; the file is empty";
+    const start = new Uint8Array(LFS_POINTER.length);
+    await file.read(start);
+    if (new TextDecoder().decode(start) === LFS_POINTER) {
+      return "; the file is a pointer of Git LFS: 'git lfs pull' fetches the model";
+    }
+    return `; the file of ${size} bytes is not an ONNX model, or it is cut off`;
+  } catch {
+    return "";
   }
 }

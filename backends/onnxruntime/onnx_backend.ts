@@ -12,7 +12,7 @@ import {
 import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
 import { completeConfig, isComplete } from "./auto_complete.ts";
 import { OnnxModel } from "./model.ts";
-import { findModelFile } from "./model_file.ts";
+import { brokenFileHint, findModelFile } from "./model_file.ts";
 import { runtimeError } from "./run_session.ts";
 import { RunPace } from "./run_pace.ts";
 import { createRunPlan } from "./run_plan.ts";
@@ -25,6 +25,9 @@ const MAX_RUNS_IN_FLIGHT = 16;
 const MAX_LOADS_IN_FLIGHT = 4;
 /** A session opened for completion waits this long for the load that follows. */
 const PREPARED_SESSION_TTL_MS = 30_000;
+
+/** The runtime's words for a file that holds no model. */
+const NO_MODEL = /Protobuf parsing failed|ModelProto does not have a graph/;
 
 /** ONNX models through the native ONNX Runtime, on CPUs. */
 export class OnnxBackend implements Backend {
@@ -90,7 +93,11 @@ export class OnnxBackend implements Backend {
     try {
       return await OrtSession.open(environment, path, settings);
     } catch (error) {
-      throw error instanceof OrtError ? runtimeError(error) : ServerError.from(error);
+      if (!(error instanceof OrtError)) throw ServerError.from(error);
+      const { code, message } = runtimeError(error);
+      const isUnreadable = NO_MODEL.test(error.message);
+      const hint = isUnreadable ? await brokenFileHint(path) : "";
+      throw new ServerError(code, message + hint, { cause: error });
     } finally {
       this.#loadGate.leave();
     }

@@ -145,7 +145,6 @@ function collectAll(model: OnnxModel, prepared: PreparedRun): RunResult {
 
 /** The text the reference gives for failures of the runtime. */
 export function runtimeError(error: OrtError): ServerError {
-  return new ServerError("INTERNAL", `onnx runtime error ${error.code}: ${error.message}`, {
-    cause: error,
-  });
+  const message = `onnx runtime error ${error.code}: ${error.message.trimEnd()}`;
+  return new ServerError("INTERNAL", message, { cause: error });
 }

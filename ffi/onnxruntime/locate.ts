@@ -42,8 +42,12 @@ export function locateOrtLibrary(configuredPath: string | undefined): OrtLibrary
   const names = FILE_NAMES[Deno.build.os] ?? FILE_NAMES["linux"] ?? [];
   addExisting(dirname(Deno.execPath()), "beside the executable");
   const packageDirectory = findNpmPackage();
-  if (packageDirectory === undefined) miss(`npm package ${NPM_PACKAGE}`, "not installed");
-  else addExisting(npmLibraryDirectory(packageDirectory), `npm package ${NPM_PACKAGE}`);
+  if (packageDirectory === undefined) {
+    miss(
+      `npm package ${NPM_PACKAGE}`,
+      "not installed; 'deno install' in the server's folder does it",
+    );
+  } else addExisting(npmLibraryDirectory(packageDirectory), `npm package ${NPM_PACKAGE}`);
   for (const name of names) candidates.push({ origin: "system library", path: name });
   return { candidates, attempts };
 
