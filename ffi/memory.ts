@@ -53,6 +53,24 @@ export function allocateAligned(byteLength: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(block, excess === 0 ? 0 : ALIGNMENT - excess, Math.max(byteLength, 1));
 }
 
+const inUse = new Set<readonly object[]>();
+
+/**
+ * Waits for a nonblocking call and keeps what it reads or writes from being collected until then: a variable that is
+ * not used behind the call may be dropped while native code still works on its memory.
+ */
+export async function whileHolding<Value>(
+  objects: readonly object[],
+  call: () => Promise<Value>,
+): Promise<Value> {
+  inUse.add(objects);
+  try {
+    return await call();
+  } finally {
+    inUse.delete(objects);
+  }
+}
+
 /** Reusable out-parameters of pointer size, each read right after the call that wrote it. */
 export class OutParameter {
   readonly cell: BigUint64Array<ArrayBuffer> = new BigUint64Array(new ArrayBuffer(8));

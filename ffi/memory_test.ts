@@ -7,6 +7,7 @@ import {
   CStringArray,
   pointerAt,
   readCString,
+  whileHolding,
 } from "./memory.ts";
 
 Deno.test("allocateAligned() gives bytes at a multiple of the alignment, even for none", () => {
@@ -29,4 +30,13 @@ Deno.test("CStringArray points at each of its strings", () => {
   assert.equal(names.length, 3);
   const read = [...names.array].map((address) => readCString(pointerAt(address)));
   assert.deepEqual(read, ["a", "", "name with / and :"]);
+});
+
+Deno.test("whileHolding() gives what the call gives, and passes its failure on", async () => {
+  const cell = new Uint8Array(8);
+  assert.equal(await whileHolding([cell], () => Promise.resolve(5)), 5);
+  await assert.rejects(
+    whileHolding([cell], () => Promise.reject(new RangeError("no"))),
+    RangeError,
+  );
 });

@@ -80,7 +80,7 @@ export class InputFeed implements Disposable {
     // A quarter more than needed, so that slowly growing batches do not allocate each time.
     const data = kept !== undefined && block!.byteLength - kept.data.byteOffset >= byteSize
       ? new Uint8Array(block!, kept.data.byteOffset, byteSize)
-      : allocateAligned(byteSize + (byteSize >> 2)).subarray(0, byteSize);
+      : allocateAligned(byteSize + Math.floor(byteSize / 4)).subarray(0, byteSize);
     const tensor = OrtTensor.over(this.#environment, data, { shape, elementType });
     kept?.[Symbol.dispose]();
     this.#scratch.set(name, tensor);

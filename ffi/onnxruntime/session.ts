@@ -1,5 +1,5 @@
 import { NativeHandle, type NativePointer } from "../handle.ts";
-import { cString, OutParameter } from "../memory.ts";
+import { cString, OutParameter, whileHolding } from "../memory.ts";
 import { notNull, type OrtEnvironment } from "./environment.ts";
 import { checkStatus } from "./error.ts";
 import { OrtSessionOptions, type SessionSettings } from "./session_options.ts";
@@ -31,15 +31,19 @@ export class OrtSession extends NativeHandle {
     const out = new OutParameter();
     const environmentPointer = environment.pointer;
     const source = typeof model === "string" ? cString(model) : model;
-    const status = typeof model === "string"
-      ? await calls.CreateSession(environmentPointer, source, options.pointer, out.cell)
-      : await calls.CreateSessionFromArray(
-        environmentPointer,
-        source,
-        BigInt(source.byteLength),
-        options.pointer,
-        out.cell,
-      );
+    const status = await whileHolding(
+      [environment, options, source, out.cell],
+      () =>
+        typeof model === "string"
+          ? calls.CreateSession(environmentPointer, source, options.pointer, out.cell)
+          : calls.CreateSessionFromArray(
+            environmentPointer,
+            source,
+            BigInt(source.byteLength),
+            options.pointer,
+            out.cell,
+          ),
+    );
     checkStatus(calls, status);
     return new OrtSession(environment, notNull(out.pointer, "OrtSession"));
   }
@@ -63,8 +67,13 @@ export class OrtRunOptions extends NativeHandle {
     const out = new OutParameter();
     checkStatus(calls, calls.CreateRunOptions(out.cell));
     const options = new OrtRunOptions(notNull(out.pointer, "OrtRunOptions"), environment);
-    for (const [key, value] of Object.entries(entries)) {
-      checkStatus(calls, calls.AddRunConfigEntry(options.pointer, cString(key), cString(value)));
+    try {
+      for (const [key, value] of Object.entries(entries)) {
+        checkStatus(calls, calls.AddRunConfigEntry(options.pointer, cString(key), cString(value)));
+      }
+    } catch (error) {
+      options[Symbol.dispose]();
+      throw error;
     }
     return options;
   }
