@@ -54,11 +54,22 @@ export function autofillBackend(
     throw new ServerError(
       "INVALID_ARG",
       `Invalid model name: Could not determine backend for model '${model.name}' with no backend in ` +
-        `model configuration. Expected model name of the form 'model.<backend_name>'.`,
+        `model configuration. Expected model name of the form 'model.<backend_name>'.` +
+        unknownBackendHint(model.name, model.versionEntries),
     );
   }
   config.backend = model.name.slice(dot + 1);
   config.defaultModelFilename = `model.${config.backend}`;
+}
+
+function unknownBackendHint(name: string, entries: readonly string[]): string {
+  if (/^\d+$/.test(name)) {
+    return ` '${name}' looks like a version folder: --model-repository names the folder that ` +
+      "holds the folders of models";
+  }
+  const file = entries.find((entry) => entry.toLowerCase().endsWith(".onnx"));
+  if (file === undefined) return "";
+  return ` The version folder holds '${file}': without a config.pbtxt the name is 'model.onnx'`;
 }
 
 function findRule(config: ModelConfig, entries: readonly string[]): FileRule | undefined {

@@ -7,7 +7,9 @@ const INSTANCES_MAX = 1024;
 
 /** The reference's words for a machine on which no GPU can be used. */
 const NO_GPU_LIST =
-  "GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: ";
+  "GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: none";
+
+const NO_GPU_HINT = "; this version serves on CPUs: KIND_CPU or KIND_AUTO is expected";
 
 /** The checks of config.md §6.3 on normalised instance groups, on a machine without usable GPUs. */
 export function checkInstanceGroups(config: ModelConfig): ConfigIssue[] {
@@ -34,12 +36,13 @@ export function checkInstanceGroups(config: ModelConfig): ConfigIssue[] {
         issues.push({ path: `${path}.gpus`, message });
       }
     } else if (group.gpus.length === 0) {
-      const message = `${start} has kind KIND_GPU but no GPUs are available`;
+      const message = `${start} has kind KIND_GPU but no GPUs are available${NO_GPU_HINT}`;
       issues.push({ path: `${path}.kind`, message });
     }
     for (const [position, gpu] of group.gpus.entries()) {
       if (group.kind !== ModelInstanceGroup_Kind.GPU) break;
-      const message = `${start} specifies invalid or unsupported gpu id ${gpu}. ${NO_GPU_LIST}`;
+      const message =
+        `${start} specifies invalid or unsupported gpu id ${gpu}. ${NO_GPU_LIST}${NO_GPU_HINT}`;
       issues.push({ path: `${path}.gpus[${position}]`, message });
     }
     if (group.profile.length > 0 && config.platform !== "tensorrt_plan") {

@@ -1,4 +1,4 @@
-import { deepEqual, equal } from "node:assert/strict";
+import { deepEqual, equal, throws } from "node:assert/strict";
 import {
   autofillBackend,
   checkInstanceGroups,
@@ -247,11 +247,13 @@ Deno.test("checkInstanceGroups() refuses GPUs, profiles, passive and endless gro
     `${start} has kind KIND_CPU but specifies one or more GPUs`,
   ]);
   deepEqual(faultsOf("instance_group { kind: KIND_GPU }"), [
-    `${start} has kind KIND_GPU but no GPUs are available`,
+    `${start} has kind KIND_GPU but no GPUs are available; this version serves on CPUs: KIND_CPU or ` +
+    "KIND_AUTO is expected",
   ]);
   deepEqual(faultsOf("instance_group { kind: KIND_GPU gpus: 7 }"), [
     `${start} specifies invalid or unsupported gpu id 7. GPUs with at least the minimum required ` +
-    `CUDA compute compatibility of 6.000000 are: `,
+    `CUDA compute compatibility of 6.000000 are: none; this version serves on CPUs: KIND_CPU or ` +
+    "KIND_AUTO is expected",
   ]);
   deepEqual(faultsOf(`instance_group { profile: "0" }`), [
     `${start} and platform onnxruntime_onnxspecifies profile field which is only supported for ` +
@@ -310,6 +312,9 @@ Deno.test("autofillBackend() finds backend, platform and file name", () => {
       }
     })(),
     "Invalid model name: Could not determine backend for model 'm' with no backend in model " +
-      "configuration. Expected model name of the form 'model.<backend_name>'.",
+      "configuration. Expected model name of the form 'model.<backend_name>'. " +
+      "The version folder holds 'other.onnx': without a config.pbtxt the name is 'model.onnx'",
   );
+  throws(() => fill("", [], "1"), /'1' looks like a version folder: --model-repository names/);
+  throws(() => fill("", [], "m"), /'model\.<backend_name>'\.$/);
 });
