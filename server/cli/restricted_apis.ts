@@ -1,20 +1,5 @@
 import { ServerError } from "../../proto/status.ts";
-
-/** Categories of calls that can be restricted (http.md §1.3, grpc.md §1.2). */
-export const API_CATEGORIES = [
-  "health",
-  "metadata",
-  "inference",
-  "shared-memory",
-  "model-config",
-  "model-repository",
-  "statistics",
-  "trace",
-  "logging",
-] as const;
-
-/** One of {@linkcode API_CATEGORIES}. */
-export type ApiCategory = (typeof API_CATEGORIES)[number];
+import { API_CATEGORIES, type ApiCategory } from "../core/options_frontend.ts";
 
 /** The calls of these categories must carry header (or metadata) `key` with exactly `value`. */
 export interface RestrictedApi {

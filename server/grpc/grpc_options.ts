@@ -1,37 +1,22 @@
 import { isReservedParameter } from "../../proto/grpc_codec_parameters.ts";
 import { ServerError } from "../../proto/status.ts";
+import {
+  type ApiCategory,
+  DEFAULT_LOG_SETTING_VALUES,
+  type LogSettingValues,
+} from "../core/options_frontend.ts";
 
-/** Groups of calls that can be restricted (http.md §1.3). */
-export type ProtocolCategory =
-  | "health"
-  | "metadata"
-  | "inference"
-  | "shared-memory"
-  | "model-config"
-  | "model-repository"
-  | "statistics"
-  | "trace"
-  | "logging";
+export type { ApiCategory as ProtocolCategory };
 
 /** One `--grpc-restricted-protocol`: the calls of these categories need metadata `triton-grpc-protocol-<key>`. */
 export interface RestrictedProtocol {
-  readonly categories: readonly ProtocolCategory[];
+  readonly categories: readonly ApiCategory[];
   readonly key: string;
   readonly value: string;
 }
 
 /** `--grpc-infer-response-compression-level`. */
 export type CompressionLevel = "none" | "low" | "medium" | "high";
-
-/** What LogSettings answers. */
-export interface LogSettingValues {
-  readonly logFile: string;
-  readonly logInfo: boolean;
-  readonly logWarning: boolean;
-  readonly logError: boolean;
-  readonly logVerboseLevel: number;
-  readonly logFormat: string;
-}
 
 /** Calls back once after a delay in milliseconds, unless cancelled. */
 export type SetTimer = (delayMs: number, callback: () => void) => { cancel(): void };
@@ -66,14 +51,7 @@ export const DEFAULT_GRPC_OPTIONS: Omit<GrpcOptions, "setTimer"> = Object.freeze
   maxStreamBytes: 256 * 1024 * 1024,
   maxWatchers: 1000,
   maxInflatedBytes: 1024 * 1024 * 1024,
-  logSettings: {
-    logFile: "",
-    logInfo: true,
-    logWarning: true,
-    logError: true,
-    logVerboseLevel: 0,
-    logFormat: "default",
-  },
+  logSettings: DEFAULT_LOG_SETTING_VALUES,
 });
 
 /** Metadata look-up of any protocol that reaches the service. */
@@ -87,7 +65,7 @@ export interface Metadata {
  */
 export function checkRestriction(
   restricted: readonly RestrictedProtocol[],
-  category: ProtocolCategory,
+  category: ApiCategory,
   metadata: Metadata,
 ): void {
   for (const { categories, key, value } of restricted) {

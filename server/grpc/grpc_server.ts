@@ -9,8 +9,9 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { GRPCInferenceService } from "../../proto/gen/grpc_service_pb.ts";
 import { Health } from "../../proto/gen/health_pb.ts";
 import type { InferenceApi } from "../core/inference_api.ts";
+import type { ApiCategory } from "../core/options_frontend.ts";
 import type { RpcHandler, RpcStream } from "../transport/transport.ts";
-import { checkRestriction, type GrpcOptions, type ProtocolCategory } from "./grpc_options.ts";
+import { checkRestriction, type GrpcOptions } from "./grpc_options.ts";
 import { createHealthService, HealthWatch } from "./health_service.ts";
 import { createInferenceService, METHOD_CATEGORIES } from "./inference_service.ts";
 import { MessageCompression } from "./message_compression.ts";
@@ -31,7 +32,7 @@ import {
 
 /** One path: whom it is restricted to, and what sets up the callbacks of its stream. */
 interface RpcMethod {
-  readonly category: ProtocolCategory | undefined;
+  readonly category: ApiCategory | undefined;
   serve(call: RpcCall): void;
 }
 

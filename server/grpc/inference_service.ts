@@ -1,5 +1,6 @@
 import type { DescMethodUnary, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { InferenceApi } from "../core/inference_api.ts";
+import type { ApiCategory } from "../core/options_frontend.ts";
 import type {
   GRPCInferenceService,
   ModelRepositoryParameter,
@@ -7,7 +8,7 @@ import type {
 import type { Health } from "../../proto/gen/health_pb.ts";
 import type { TensorDescription } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { GrpcOptions, ProtocolCategory } from "./grpc_options.ts";
+import type { GrpcOptions } from "./grpc_options.ts";
 import { logSettings, traceSetting } from "./trace_log_settings.ts";
 
 type UnaryMethods<Methods> = {
@@ -32,7 +33,7 @@ export type HealthService = UnaryMethods<(typeof Health)["method"]>;
 
 /** Restriction categories of the calls of the inference service, by method name. */
 export const METHOD_CATEGORIES: Readonly<
-  Record<keyof (typeof GRPCInferenceService)["method"], ProtocolCategory>
+  Record<keyof (typeof GRPCInferenceService)["method"], ApiCategory>
 > = {
   serverLive: "health",
   serverReady: "health",

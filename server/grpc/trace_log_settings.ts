@@ -1,5 +1,6 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InferenceApi } from "../core/inference_api.ts";
+import type { LogSettingValues } from "../core/options_frontend.ts";
 import type {
   LogSettingsRequest,
   LogSettingsRequest_SettingValue,
@@ -8,7 +9,6 @@ import type {
   TraceSettingResponseSchema,
 } from "../../proto/gen/grpc_service_pb.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { LogSettingValues } from "./grpc_options.ts";
 
 const TRACE_DEFAULTS: Readonly<Record<string, readonly string[]>> = {
   "trace_level": ["OFF"],

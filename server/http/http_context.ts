@@ -1,7 +1,8 @@
 import type { InferenceApi } from "../core/inference_api.ts";
+import type { ApiCategory } from "../core/options_frontend.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
 import type { BodyCodec } from "./body_codec.ts";
-import type { ApiCategory, HttpOptions } from "./http_options.ts";
+import type { HttpOptions } from "./http_options.ts";
 
 /** What every route gets. */
 export interface HttpContext {

@@ -1,30 +1,14 @@
-/** Groups of calls that can be restricted (http.md §1.3). */
-export type ApiCategory =
-  | "health"
-  | "metadata"
-  | "inference"
-  | "shared-memory"
-  | "model-config"
-  | "model-repository"
-  | "statistics"
-  | "trace"
-  | "logging";
+import {
+  type ApiCategory,
+  DEFAULT_LOG_SETTING_VALUES,
+  type LogSettingValues,
+} from "../core/options_frontend.ts";
 
 /** The header a call of a restricted category must carry. */
 export interface RequiredHeader {
   /** In lower case. */
   readonly key: string;
   readonly value: string;
-}
-
-/** What `GET /v2/logging` answers. */
-export interface LogSettingValues {
-  readonly logFile: string;
-  readonly logInfo: boolean;
-  readonly logWarning: boolean;
-  readonly logError: boolean;
-  readonly logVerboseLevel: number;
-  readonly logFormat: string;
 }
 
 /** Settings of the HTTP frontend. */
@@ -43,12 +27,5 @@ export const DEFAULT_HTTP_OPTIONS: HttpOptions = {
   maxInputBytes: 64 * 1024 * 1024,
   restrictedApis: new Map(),
   headerForwardPattern: undefined,
-  logSettings: {
-    logFile: "",
-    logInfo: true,
-    logWarning: true,
-    logError: true,
-    logVerboseLevel: 0,
-    logFormat: "default",
-  },
+  logSettings: DEFAULT_LOG_SETTING_VALUES,
 };
