@@ -97,7 +97,8 @@ export class OnnxBackend implements Backend {
       const { code, message } = runtimeError(error);
       const isUnreadable = NO_MODEL.test(error.message);
       const hint = isUnreadable ? await brokenFileHint(path) : "";
-      throw new ServerError(code, message + hint, { cause: error });
+      const text = hint === "" ? message : message.replace(/\.$/, "") + hint;
+      throw new ServerError(code, text, { cause: error });
     } finally {
       this.#loadGate.leave();
     }
