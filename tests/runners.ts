@@ -40,7 +40,7 @@ export const RUNNERS: readonly Runner[] = [
   },
   {
     name: "parts",
-    what: "tests of more than one layer: native code, backends, transport, gRPC",
+    what: "tests of more than one layer: native code, backends, transport, gRPC, HTTP",
     command: [
       DENO,
       "test",
@@ -49,6 +49,7 @@ export const RUNNERS: readonly Runner[] = [
       "tests/backends",
       "tests/transport",
       "tests/grpc",
+      "tests/http",
     ],
     limitMinutes: 10,
     python: true,
