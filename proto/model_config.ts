@@ -14,7 +14,7 @@ export {
 } from "./model_config_issue.ts";
 export { formatModelConfigJson, parseModelConfigJson } from "./model_config_json.ts";
 export { normalizeInstanceGroups, normalizeModelConfig } from "./model_config_normalize.ts";
-export { checkModelConfig, type CheckOptions } from "./model_config_check.ts";
+export { checkModelConfig } from "./model_config_check.ts";
 export { checkModelIo } from "./model_config_check_io.ts";
 export { checkInstanceGroups } from "./model_config_check_group.ts";
 export { autofillBackend } from "./model_config_autofill.ts";

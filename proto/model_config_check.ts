@@ -6,21 +6,17 @@ import { checkSequenceBatching } from "./model_config_check_sequence.ts";
 import type { ConfigIssue } from "./model_config_issue.ts";
 import { isEnsemble } from "./model_config_normalize.ts";
 
-/** What a check depends on besides the configuration. */
-export interface CheckOptions {
-  /** True when the server has a response cache and the model uses it. */
-  readonly cacheEnabled?: boolean;
-}
-
 const ENSEMBLE_PLATFORM = "ensemble";
 
 /**
  * The checks of config.md §6.1, all of them in the reference's order, on a normalised configuration.
  * What they find makes the model absent: nothing of it is loaded.
  */
-export function checkModelConfig(config: ModelConfig, options: CheckOptions = {}): ConfigIssue[] {
+export function checkModelConfig(config: ModelConfig): ConfigIssue[] {
   const issues: ConfigIssue[] = [];
   const name = config.name;
+  // Whether the server has a cache does not matter here.
+  const usesCache = config.responseCache?.enable === true;
   const add = (path: string, message: string): void => void issues.push({ path, message });
   if (name === "") add("name", "model configuration must specify 'name'");
   checkPlatform(config, add);
@@ -33,7 +29,7 @@ export function checkModelConfig(config: ModelConfig, options: CheckOptions = {}
   const scheduling = config.schedulingChoice;
   if (scheduling.case === "dynamicBatching") checkDynamicBatching(config, scheduling.value, add);
   if (scheduling.case === "sequenceBatching") {
-    if (options.cacheEnabled) {
+    if (usesCache) {
       add(
         "response_cache",
         `Response Cache does not currently support model ${name} with sequence batching scheduler. ` +
@@ -50,7 +46,7 @@ export function checkModelConfig(config: ModelConfig, options: CheckOptions = {}
       `ensemble scheduling must be set for ensemble ${name} whose platform is ensemble`,
     );
   }
-  if (options.cacheEnabled && config.modelTransactionPolicy?.decoupled) {
+  if (usesCache && config.modelTransactionPolicy?.decoupled) {
     add(
       "model_transaction_policy.decoupled",
       `Response Cache does not currently support model ${name} with 'decoupled' transaction policy. ` +

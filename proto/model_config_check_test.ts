@@ -117,6 +117,24 @@ const MODEL_FAULTS: readonly [string, readonly string[]][] = [
     ],
   ],
   [
+    `${ONNX} ${INPUT} ${OUTPUT} response_cache { enable: true } sequence_batching { }`,
+    [
+      "response_cache | Response Cache does not currently support model m with sequence batching scheduler. " +
+      "Please disable the response cache.",
+    ],
+  ],
+  [
+    `${ONNX} ${INPUT} ${OUTPUT} response_cache { enable: true } model_transaction_policy { decoupled: true }`,
+    [
+      "model_transaction_policy.decoupled | Response Cache does not currently support model m with 'decoupled' " +
+      "transaction policy. Please disable the response cache.",
+    ],
+  ],
+  [
+    `${ONNX} ${INPUT} ${OUTPUT} response_cache { enable: true } dynamic_batching { }`,
+    [],
+  ],
+  [
     `${ONNX} model_metrics { metric_control { } metric_control { metric_identifier { } histogram_options { } } }`,
     [
       "model_metrics.metric_control[0] | metric control must specify 'metric_identifier' for m",
