@@ -261,3 +261,16 @@ Deno.test("Engine.infer() marks what it refuses, and nothing that a model had", 
   await clock.advance(20);
   await Promise.all(sent.slice(0, 2));
 });
+
+Deno.test("Engine refuses versions of any length at once", async () => {
+  const fixture = new EngineFixture({ m: {} });
+  await fixture.start();
+  const startMs = performance.now();
+  for (const version of [`${"0".repeat(300_000)}x`, `${" ".repeat(300_000)}x`]) {
+    const error = await failure(() => fixture.engine.modelMetadata("m", version));
+    assert.match(error.message, /^failed to get model version from specified version string /);
+  }
+  const { versions } = fixture.engine.modelMetadata("m", `+${"0".repeat(300_000)}1`);
+  assert.deepEqual(versions, ["1"]);
+  assert.ok(performance.now() - startMs < 5_000, "it takes time that grows with the square");
+});

@@ -114,12 +114,10 @@ export class ModelRegistry {
       if (latest !== undefined) return latest;
       throw unknownModel(name, entry === undefined ? "is not found" : "has no available versions");
     }
-    const version = parseVersion(versionText);
+    const version = parseVersionDigits(versionText);
     if (entry === undefined) throw unknownModel(name, "is not found");
-    const known = entry.version(version);
-    if (known === undefined) {
-      throw unknownModel(name, `version ${BigInt(versionText)} is not found`);
-    }
+    const known = entry.version(Number(version));
+    if (known === undefined) throw unknownModel(name, `version ${version} is not found`);
     if (known.state !== "READY" || known.model === undefined) {
       throw unknownModel(name, `version ${version} is not at ready state`, "UNAVAILABLE");
     }
@@ -173,15 +171,22 @@ const MAX_INT64_DIGITS = 19;
 
 /** Reads a version as the reference does: a decimal integer in the range of int64, not negative. */
 export function parseVersion(text: string): number {
-  const digits = /^\s*([+-]?)0*(\d+)$/.exec(text);
-  if (digits === null || isBeyondInt64(digits[2]!)) {
+  return Number(parseVersionDigits(text));
+}
+
+/** The same as digits without leading zeros: large numbers are exact only so. */
+function parseVersionDigits(text: string): string {
+  // One way to match only: clients choose the text, and its length.
+  const match = /^\s*([+-]?)(\d+)$/.exec(text);
+  const digits = match === null ? "" : withoutLeadingZeros(match[2]!);
+  if (match === null || isBeyondInt64(digits)) {
     throw new ServerError(
       "INVALID_ARG",
       `failed to get model version from specified version string '${text.slice(0, 100)}' ` +
         `(details: stol), version should be an integral value > 0`,
     );
   }
-  if (digits[1] === "-") {
+  if (match[1] === "-") {
     throw new ServerError(
       "INVALID_ARG",
       `invalid model version specified '${
@@ -189,7 +194,13 @@ export function parseVersion(text: string): number {
       }' , version should be an integral value > 0`,
     );
   }
-  return Number(digits[2]!);
+  return digits;
+}
+
+function withoutLeadingZeros(digits: string): string {
+  let start = 0;
+  while (start < digits.length - 1 && digits[start] === "0") start++;
+  return digits.slice(start);
 }
 
 /** Clients choose the length: digits without end must not be made a number. */
