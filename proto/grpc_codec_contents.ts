@@ -36,6 +36,13 @@ export interface ContentsOwner {
   readonly model: string;
 }
 
+/**
+ * Most bytes of typed contents that are converted, as many as an input may have as JSON by default: it keeps everyone
+ * else waiting.
+ */
+const MAX_CONVERTED_BYTES = 67_108_864;
+/** Up to this length a loop is faster than making the views for `set`. */
+const LOOP_COPY_BYTES = 64;
 const NO_BYTES: Uint8Array = new Uint8Array(0);
 
 /**
@@ -48,6 +55,7 @@ export function decodeContents(
   datatype: Datatype | undefined,
   owner: ContentsOwner,
 ): Uint8Array {
+  checkByteSize(occurrences, datatype, owner);
   const found: (FieldElements | undefined)[] = new Array(FIELDS.length).fill(undefined);
   for (const occurrence of occurrences) scanContents(new WireReader(occurrence), found);
   let result: Uint8Array | undefined;
@@ -74,6 +82,23 @@ export function decodeContents(
   return result ?? NO_BYTES;
 }
 
+/** Floating point data are taken as they are, however many. */
+function checkByteSize(
+  occurrences: readonly Uint8Array[],
+  datatype: Datatype | undefined,
+  { input, model }: ContentsOwner,
+): void {
+  if (datatype === "FP32" || datatype === "FP64") return;
+  let byteSize = 0;
+  for (const { length } of occurrences) byteSize += length;
+  if (byteSize <= MAX_CONVERTED_BYTES) return;
+  throw new ServerError(
+    "INVALID_ARG",
+    `explicit tensor data for input tensor '${input}' for model '${model}' take ${byteSize} bytes, ` +
+      `expected at most ${MAX_CONVERTED_BYTES}: larger tensors have to be sent as raw_input_contents`,
+  );
+}
+
 function scanContents(reader: WireReader, found: (FieldElements | undefined)[]): void {
   while (!reader.done) {
     const tag = reader.tag();
@@ -90,6 +115,11 @@ function scanContents(reader: WireReader, found: (FieldElements | undefined)[]):
       reader.skip(tag);
       elements.count++;
       elements.block = undefined;
+    } else if (field.wire === "bytes") {
+      const length = reader.length();
+      reader.position += length;
+      elements.count++;
+      elements.payloadBytes += length;
     } else countBlock(elements, field, { block: reader.bytes(), first: before === undefined });
   }
 }
@@ -99,11 +129,6 @@ function countBlock(
   field: ContentsField,
   { block, first }: { block: Uint8Array; first: boolean },
 ): void {
-  if (field.wire === "bytes") {
-    elements.count++;
-    elements.payloadBytes += block.length;
-    return;
-  }
   elements.block = first ? block : undefined;
   if (field.wire === "varint") {
     elements.count += countVarints(block);
@@ -144,7 +169,7 @@ function convert(source: FieldSource, datatype: Datatype): Uint8Array {
     case "BYTES":
       return prefixElements(source, payloadBytes + 4 * count);
     case "BOOL":
-      if (block?.length === count && block.every((byte) => byte < 2)) return block;
+      if (block?.length === count && isClean(block)) return block;
       return booleans(source, new Uint8Array(count));
     case "INT64":
     case "UINT64":
@@ -184,6 +209,14 @@ function visitField(
   }
 }
 
+/** Whether bytes are what a BOOL tensor has. */
+function isClean(block: Uint8Array): boolean {
+  for (let index = 0; index < block.length; index++) {
+    if (block[index]! > 1) return false;
+  }
+  return true;
+}
+
 /** Stores the low bits of each varint; the typed array cuts them to its width. */
 function integers(
   source: FieldSource,
@@ -207,10 +240,7 @@ function booleans(source: FieldSource, target: Uint8Array<ArrayBuffer>): Uint8Ar
 function wideIntegers(source: FieldSource, words: Uint32Array<ArrayBuffer>): Uint8Array {
   let at = 0;
   visitField(source, (reader, end) => {
-    while (reader.position < end) {
-      words[at++] = reader.varint64();
-      words[at++] = reader.high;
-    }
+    at = reader.varints64(end, words, at);
   });
   return new Uint8Array(words.buffer);
 }
@@ -226,16 +256,32 @@ function fixedBytes(source: FieldSource, size: number): Uint8Array {
   return result;
 }
 
-function prefixElements(source: FieldSource, byteSize: number): Uint8Array {
+function prefixElements({ occurrences, number }: FieldSource, byteSize: number): Uint8Array {
   const result = new Uint8Array(byteSize);
-  const view = new DataView(result.buffer);
+  const fieldTag = number * 8 + WireKind.bytes;
   let at = 0;
-  visitField(source, (reader, end) => {
-    const length = end - reader.position;
-    view.setUint32(at, length, true);
-    result.set(reader.buffer.subarray(reader.position, end), at + 4);
-    at += 4 + length;
-    reader.position = end;
-  });
+  for (const occurrence of occurrences) {
+    const reader = new WireReader(occurrence);
+    while (!reader.done) {
+      const tag = reader.tag();
+      if (tag !== fieldTag) {
+        reader.skip(tag);
+        continue;
+      }
+      const length = reader.length();
+      const start = reader.position;
+      reader.position = start + length;
+      result[at++] = length;
+      result[at++] = length >>> 8;
+      result[at++] = length >>> 16;
+      result[at++] = length >>> 24;
+      if (length > LOOP_COPY_BYTES) {
+        result.set(occurrence.subarray(start, start + length), at);
+        at += length;
+      } else {
+        for (let from = start; from < start + length; from++) result[at++] = occurrence[from]!;
+      }
+    }
+  }
   return result;
 }

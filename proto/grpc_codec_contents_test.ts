@@ -124,3 +124,29 @@ Deno.test("decodeInferRequest() does not copy packed FP32 contents", () => {
   const { data } = decodeInferRequest(parseInferMessage(message)).inputs[0]!;
   assert.equal(data.buffer, message.buffer);
 });
+
+Deno.test("decodeInferRequest() converts texts of any length, and varints of all lengths", () => {
+  const text = (length: number) => new Uint8Array(length).fill(length & 0x7f);
+  const texts = [0, 1, 63, 64, 65, 127, 128, 300, 70_000].map(text);
+  const expected = texts.flatMap((each) => {
+    const prefix = new Uint8Array(4);
+    new DataView(prefix.buffer).setUint32(0, each.length, true);
+    return [...prefix, ...each];
+  });
+  assert.deepEqual(typed("BYTES", { bytesContents: texts }), bytes(...expected));
+  const values = Array.from({ length: 64 }, (_, shift) => 1n << BigInt(shift));
+  const signed = values.map((value) => BigInt.asIntN(64, value));
+  const words = new Uint8Array(new BigUint64Array(values).buffer);
+  assert.deepEqual(typed("UINT64", { uint64Contents: values }), words);
+  assert.deepEqual(typed("INT64", { int64Contents: signed }), words);
+});
+
+Deno.test("decodeInferRequest() refuses typed contents that take too long to convert", () => {
+  const big = new Uint8Array(67_108_865);
+  const contents = { bytesContents: [big] };
+  assert.deepEqual(refusal(() => typed("BYTES", contents)), [
+    "INVALID_ARG",
+    "explicit tensor data for input tensor 'I' for model 'm' take 67108870 bytes, expected at " +
+    "most 67108864: larger tensors have to be sent as raw_input_contents",
+  ]);
+});

@@ -35,6 +35,11 @@ export class WireReader {
 
   /** Field number × 8 + wire kind. */
   tag(): number {
+    const byte = this.position < this.end ? this.buffer[this.position]! : 0;
+    if (byte >= 8 && byte < 0x80) {
+      this.position++;
+      return byte;
+    }
     const tag = this.varint64();
     if (this.high !== 0 || tag < 8) throw unparsable();
     return tag;
@@ -94,8 +99,38 @@ export class WireReader {
     return index;
   }
 
+  /** The same for all 64 bits: two words for each varint, the lower one first. */
+  varints64(end: number, target: Uint32Array, at: number): number {
+    const { buffer } = this;
+    let { position } = this;
+    let index = at;
+    while (position < end) {
+      let byte = buffer[position++]!;
+      let low = byte & 0x7f;
+      let high = 0;
+      for (let shift = 7; byte >= 0x80; shift += 7) {
+        byte = buffer[position++]!;
+        const bits = byte & 0x7f;
+        if (shift < 28) low |= bits << shift;
+        else if (shift === 28) {
+          low |= bits << 28;
+          high = bits >>> 4;
+        } else high |= bits << (shift - 32);
+      }
+      target[index++] = low;
+      target[index++] = high;
+    }
+    this.position = position;
+    return index;
+  }
+
   /** A length that lies inside the range that is left. */
   length(): number {
+    const byte = this.position < this.end ? this.buffer[this.position]! : 0x80;
+    if (byte < 0x80 && byte < this.end - this.position) {
+      this.position++;
+      return byte;
+    }
     const length = this.varint64();
     if (this.high !== 0 || length > this.end - this.position) throw unparsable();
     return length;
