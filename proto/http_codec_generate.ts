@@ -80,6 +80,7 @@ class Conversion {
     for (let key = reader.firstKey(); key !== undefined; key = reader.nextKey()) {
       const place = isNested ? `parameters/${key}` : key;
       if (this.#seen.has(place)) {
+        this.#checkNewInput(key);
         reader.skipValue();
         continue;
       }
@@ -114,17 +115,31 @@ class Conversion {
       this.#reader.skipValue();
       throw new ServerError(
         "INVALID_ARG",
-        "Converting keyword: 'parameters': attempt to get members for non-object",
+        "Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as object",
       );
     }
-    this.readMembers(true);
+    try {
+      this.readMembers(true);
+    } catch (reason) {
+      const { code, message } = ServerError.from(reason);
+      throw new ServerError(code, `Converting keyword: 'parameters': ${message}`, {
+        cause: reason,
+      });
+    }
   }
 
-  #readInput({ name, datatype, shape }: TensorDescription): void {
-    if (this.inputs.has(name)) {
-      throw new ServerError("INVALID_ARG", `input '${name}' already exists in request`);
-    }
+  #checkNewInput(name: string): void {
+    if (!this.inputs.has(name)) return;
+    throw new ServerError(
+      "INVALID_ARG",
+      `[request id: ${this.id || "<id_unknown>"}] input '${name}' already exists in request`,
+    );
+  }
+
+  #readInput({ name, datatype, shape: described }: TensorDescription): void {
+    this.#checkNewInput(name);
     const { bytes, count } = readAsArray(this.#reader, name);
+    const shape = deduceShape(name, described, count);
     const tensor = { name, datatype, elementCount: count, maxByteSize: this.#target.maxInputBytes };
     const data = readTensorData(new JsonReader(bytes), tensor);
     this.#byteSize += data.length;
@@ -135,7 +150,7 @@ class Conversion {
           `${this.#target.maxInputBytes} bytes. Use --http-max-input-size to increase the limit.`,
       );
     }
-    this.inputs.set(name, { name, datatype, shape: deduceShape(name, shape, count), data });
+    this.inputs.set(name, { name, datatype, shape, data });
   }
 }
 

@@ -49,8 +49,20 @@ Deno.test("decodeGenerateRequest() refuses what it cannot map", () => {
     ["[]", /attempt to get members for non-object/],
     ['{"stop":["a"]}', /parameter 'stop' has invalid type/],
     ['{"N":[[1,2],[3,4]]}', /Unable to parse 'N'/],
-    ['{"N":"5"}', /non-signed-integer as signed-integer/],
-    ['{"parameters":5}', /Converting keyword: 'parameters': /],
+    ['{"N":["5",1,2,3]}', /non-signed-integer as signed-integer/],
+    [
+      '{"parameters":5}',
+      /^Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as object$/,
+    ],
+    [
+      '{"parameters":{"a":[1]}}',
+      /^Converting keyword: 'parameters': parameter 'a' has invalid type/,
+    ],
+    ['{"N":["a"]}', /can not convert input 'N' to tensor with proper shape/],
+    [
+      '{"id":"q","TEXT":"a","TEXT":"b"}',
+      /^\[request id: q\] input 'TEXT' already exists in request$/,
+    ],
     ['{"TEXT":"a","parameters":{"TEXT":"b"}}', /input 'TEXT' already exists/],
     ['{"triton_x":1}', /reserved for Triton usage/],
   ];
