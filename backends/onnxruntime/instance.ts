@@ -75,7 +75,7 @@ export class OnnxInstance implements ModelInstance {
       const prepared = prepareRun(model, requests, { feed, arrays: this.#arrays });
       times.inputEndMs = times.outputStartMs = model.now();
       const aborts = watchAborts(requests, () => this.#options.terminate(), {
-        passive: model.pace.mayBlock(prepared.byteSize),
+        passive: model.pace.mayBlock(prepared),
       });
       let result: RunResult;
       try {

@@ -16,6 +16,8 @@ export interface PreparedRun {
   readonly outputNames: CStringArray;
   readonly outputs: BigUint64Array<ArrayBuffer>;
   readonly pending: PendingOutput[];
+  /** Shapes of the inputs, in the order of their names. */
+  readonly shapes: readonly (readonly number[])[];
   /** Bytes of all inputs. */
   readonly byteSize: number;
 }
@@ -66,6 +68,7 @@ export function prepareRun(
     outputNames: model.outputNames.get(names),
     outputs: arrays.outputs,
     pending,
+    shapes: inputs.map(({ shape }) => shape),
     byteSize,
   };
 }

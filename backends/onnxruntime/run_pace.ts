@@ -15,13 +15,26 @@ const WEIGHT = 1 / 16;
 /** So many blocking runs in a row make up for penalties of the past. */
 const FORGIVING_COUNT = 4096;
 
+/** What the work of a run depends on. */
+export interface RunShape {
+  /** The same object stands for the same names. */
+  readonly inputNames: object;
+  readonly outputNames: object;
+  /** Shapes of the inputs, in the order of their names. */
+  readonly shapes: readonly (readonly number[])[];
+  /** Bytes of all inputs. */
+  readonly byteSize: number;
+}
+
 /**
  * Decides which runs of a model are so short that calling the runtime directly beats handing the call to another
- * thread. Only sizes seen to be short before are called directly, and one that is not puts an end to it for long.
+ * thread. Only shapes seen to be short before, and those inside of them, are called directly; one that is not short
+ * puts an end to it for long. Bytes alone would not do: [1,1000] and [1000,1] make a thousand times more together
+ * than [1000] and [1000].
  */
 export class RunPace {
   readonly #isSteady: boolean;
-  #learnedByteSize = -1;
+  #learned: RunShape | undefined;
   #candidates = 0;
   #longShare = 0;
   #penalty = FIRST_PENALTY;
@@ -33,22 +46,24 @@ export class RunPace {
     this.#isSteady = isSteady;
   }
 
-  /** Whether a run with so many input bytes may block. */
-  mayBlock(byteSize: number): boolean {
-    return this.#isSteady && this.#waitCount === 0 && byteSize <= this.#learnedByteSize;
+  /** Whether such a run may block. */
+  mayBlock(run: RunShape): boolean {
+    return this.#learned !== undefined && this.#waitCount === 0 && isWithin(run, this.#learned);
   }
 
   /** Takes the time of a run on the blocking pool. */
-  recordPooled(byteSize: number, elapsedMs: number): void {
-    if (!this.#isSteady || byteSize > MAX_BYTE_SIZE) return;
+  recordPooled(run: RunShape, elapsedMs: number): void {
+    if (!this.#isSteady || run.byteSize > MAX_BYTE_SIZE) return;
     if (this.#waitCount > 0) {
       this.#waitCount--;
       return;
     }
     if (elapsedMs > CANDIDATE_LIMIT_MS) return;
-    if (byteSize <= this.#learnedByteSize || ++this.#candidates < CANDIDATE_COUNT) return;
+    if (this.#learned !== undefined && isWithin(run, this.#learned)) return;
+    if (++this.#candidates < CANDIDATE_COUNT) return;
     this.#candidates = 0;
-    this.#learnedByteSize = byteSize;
+    const { inputNames, outputNames, shapes, byteSize } = run;
+    this.#learned = { inputNames, outputNames, byteSize, shapes: shapes.map((dims) => [...dims]) };
     this.#longShare = 0;
   }
 
@@ -61,8 +76,23 @@ export class RunPace {
     if (this.#longShare <= LONG_SHARE_LIMIT) return;
     this.#waitCount = this.#penalty;
     this.#penalty = Math.min(this.#penalty * 2, MAX_PENALTY);
-    this.#learnedByteSize = -1;
+    this.#learned = undefined;
     this.#goodCount = 0;
     this.#longShare = 0;
   }
+}
+
+/** No dimension of any input is larger, so no tensor that follows from them is. */
+function isWithin(run: RunShape, other: RunShape): boolean {
+  if (run.inputNames !== other.inputNames || run.outputNames !== other.outputNames) return false;
+  if (run.byteSize > other.byteSize) return false;
+  for (let index = 0; index < run.shapes.length; index++) {
+    const dims = run.shapes[index]!;
+    const limits = other.shapes[index]!;
+    if (dims.length !== limits.length) return false;
+    for (let axis = 0; axis < dims.length; axis++) {
+      if (dims[axis]! > limits[axis]!) return false;
+    }
+  }
+  return true;
 }

@@ -55,7 +55,7 @@ function callRun(
   options: OrtRunOptions,
 ): OrtError | undefined | Promise<OrtError | undefined> {
   const { session, pace, now } = model;
-  if (!pace.mayBlock(prepared.byteSize)) return callRunOnPool(model, prepared, options);
+  if (!pace.mayBlock(prepared)) return callRunOnPool(model, prepared, options);
   const { calls } = session.environment;
   const start = now();
   const status = calls.RunBlocking(...runArguments(session, prepared, options));
@@ -76,7 +76,7 @@ async function callRunOnPool(
   try {
     const status = await calls.Run(...runArguments(session, prepared, options));
     // What the call reads is referenced from `prepared`, which is used after it.
-    pace.recordPooled(prepared.byteSize, now() - start);
+    pace.recordPooled(prepared, now() - start);
     return takeStatus(calls, status);
   } finally {
     gate.leave();
