@@ -21,6 +21,7 @@ export type {
   ModelState,
 } from "./server/core/inference_api.ts";
 export type {
+  CancelSignal,
   InferOutput,
   InferResponse,
   ParameterValue,

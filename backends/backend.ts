@@ -1,5 +1,5 @@
 import type { ModelConfig } from "../proto/gen/model_config_pb.ts";
-import type { ParameterValue } from "../proto/infer.ts";
+import type { CancelSignal, ParameterValue } from "../proto/infer.ts";
 import type { ServerError } from "../proto/status.ts";
 import type { Tensor } from "../proto/tensor.ts";
 
@@ -43,7 +43,7 @@ export interface ExecuteRequest {
   readonly outputs: readonly string[];
   readonly parameters: Readonly<Record<string, ParameterValue>>;
   /** Aborted when the client has gone. A backend may stop early when all requests of the batch are aborted. */
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
 }
 
 /** What became of one request: output tensors, or its failure. Shapes include the batch dimension and `reshape`. */

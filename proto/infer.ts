@@ -78,6 +78,19 @@ export interface InferResponse {
   readonly outputs: readonly InferOutput[];
 }
 
+/**
+ * Tells that nobody waits for an answer any more: the part of an `AbortSignal` that is used on the way of a request,
+ * so that a frontend may pass something lighter than one.
+ */
+export interface CancelSignal {
+  /** Whether it has happened. */
+  readonly aborted: boolean;
+  /** Calls `listener` when it happens. */
+  addEventListener(type: "abort", listener: () => void): void;
+  /** Ends what `addEventListener` began. */
+  removeEventListener(type: "abort", listener: () => void): void;
+}
+
 /** Name, datatype and shape of an input or output as metadata shows it (leading -1 when the model batches). */
 export interface TensorDescription {
   /** The tensor. */

@@ -1,6 +1,11 @@
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { ModelStatistics } from "../../proto/gen/grpc_service_pb.ts";
-import type { InferRequest, InferResponse, TensorDescription } from "../../proto/infer.ts";
+import type {
+  CancelSignal,
+  InferRequest,
+  InferResponse,
+  TensorDescription,
+} from "../../proto/infer.ts";
 
 /** `GET /v2` (http.md §4). */
 export interface ServerMetadata {
@@ -45,7 +50,7 @@ export type ModelState = "UNKNOWN" | "LOADING" | "READY" | "UNLOADING" | "UNAVAI
 /** Options of one inference call. */
 export interface InferOptions {
   /** Aborted when the client has gone or its deadline passed: the request is removed wherever it is. */
-  readonly signal?: AbortSignal;
+  readonly signal?: CancelSignal;
 }
 
 /**

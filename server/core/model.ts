@@ -1,6 +1,6 @@
 import type { BackendModel, ExecuteOutcome, ModelInstance } from "../../backends/backend.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
-import type { InferRequest, InferResponse } from "../../proto/infer.ts";
+import type { CancelSignal, InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
 import type { OutputLabels } from "./config_labels.ts";
@@ -50,7 +50,7 @@ export class Model implements AsyncDisposable {
   }
 
   /** Checks and runs one request. @throws ServerError at once when it is refused. */
-  infer(request: InferRequest, signal: AbortSignal | undefined): Promise<InferResponse> {
+  infer(request: InferRequest, signal: CancelSignal | undefined): Promise<InferResponse> {
     const { scheduler, clock } = this.#parts;
     const checked = checkRequest(request, this.rules);
     return new Promise((resolve, reject) => {

@@ -10,10 +10,12 @@ import { GRPCInferenceService, ModelInferRequestSchema } from "../../proto/gen/g
 import { Health, type HealthCheckResponseSchema } from "../../proto/gen/health_pb.ts";
 import { parseInferMessage } from "../../proto/grpc_codec.ts";
 import type { InferenceApi } from "../core/inference_api.ts";
+import type { ApiCategory } from "../core/options_frontend.ts";
+import { toAbortSignal } from "../transport/cancellation.ts";
 import type { HttpRequest, HttpResponse, RequestHead } from "../transport/transport.ts";
 import { AsyncQueue } from "./async_queue.ts";
 import { inferForConnect, streamInferForConnect } from "./connect_infer.ts";
-import { checkRestriction, type GrpcOptions, type ProtocolCategory } from "./grpc_options.ts";
+import { checkRestriction, type GrpcOptions } from "./grpc_options.ts";
 import { toConnectError } from "./grpc_status.ts";
 import { createHealthService, HealthWatch } from "./health_service.ts";
 import { createInferenceService, METHOD_CATEGORIES } from "./inference_service.ts";
@@ -86,7 +88,7 @@ async function respond(handler: UniversalHandler, request: HttpRequest): Promise
     url: `http://${request.headers.get("host") ?? "localhost"}${request.target}`,
     header,
     body: oneChunk(request.body),
-    signal: request.signal,
+    signal: toAbortSignal(request.signal),
   });
   const isUnary = handler.method.methodKind === "unary";
   const body = answer.body === undefined || !isUnary ? answer.body : await collect(answer.body);
@@ -154,9 +156,9 @@ function connectCompression(
 }
 
 function addServices(router: ConnectRouter, api: InferenceApi, options: GrpcOptions): void {
-  const guard = (category: ProtocolCategory, context: HandlerContext) =>
+  const guard = (category: ApiCategory, context: HandlerContext) =>
     checkRestriction(options.restrictedProtocols, category, context.requestHeader);
-  const wrap = (category: ProtocolCategory, call: (request: never) => unknown) =>
+  const wrap = (category: ApiCategory, call: (request: never) => unknown) =>
   async (
     request: never,
     context: HandlerContext,

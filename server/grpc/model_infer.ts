@@ -5,7 +5,7 @@ import {
   parseInferMessage,
 } from "../../proto/grpc_codec.ts";
 import { type EncodedMessage, encodeInferResponse } from "../../proto/grpc_codec_response.ts";
-import type { InferRequest, InferResponse } from "../../proto/infer.ts";
+import type { CancelSignal, InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import { forwardedHeaders } from "./grpc_options.ts";
 import type { RpcCall } from "./rpc_call.ts";
@@ -21,7 +21,7 @@ export function shuttingDown(): ServerError {
 /** What belongs to a request besides its message. */
 export interface InferCallOptions {
   readonly forwarded: readonly (readonly [string, string])[];
-  readonly signal: AbortSignal;
+  readonly signal: CancelSignal;
 }
 
 /**

@@ -1,6 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { InferenceApi } from "../core/inference_api.ts";
-import type { RpcStream } from "../transport/transport.ts";
+import { Cancellation } from "../transport/cancellation.ts";
+import type { CancelSignal, RpcStream } from "../transport/transport.ts";
 import type { EncodedMessage } from "../../proto/grpc_codec_response.ts";
 import type { GrpcOptions } from "./grpc_options.ts";
 import { errorTrailers, OK_TRAILERS, RESPONSE_HEADERS } from "./grpc_status.ts";
@@ -37,7 +38,7 @@ export class RpcCall {
   readonly context: RpcContext;
   /** Called when the client or its deadline ended the call. */
   onCancel: () => void = () => {};
-  readonly #controller = new AbortController();
+  readonly #cancellation = new Cancellation();
   #timer: { cancel(): void } | undefined;
   #requestEncoding: MessageEncoding | undefined;
   #responseEncoding: MessageEncoding | undefined;
@@ -88,8 +89,8 @@ export class RpcCall {
   }
 
   /** Aborted when the client has gone or the deadline passed. */
-  get signal(): AbortSignal {
-    return this.#controller.signal;
+  get signal(): CancelSignal {
+    return this.#cancellation;
   }
 
   get ended(): boolean {
@@ -103,8 +104,8 @@ export class RpcCall {
   }
 
   #abort(): void {
-    if (this.#controller.signal.aborted) return;
-    this.#controller.abort();
+    if (this.#cancellation.aborted) return;
+    this.#cancellation.abort();
     this.onCancel();
   }
 

@@ -3,7 +3,6 @@ import { ServerError } from "../../proto/status.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
 import type { HttpContext, PathParts } from "./http_context.ts";
 import { type HeaderFields, JSON_HEADERS } from "./json_response.ts";
-import { LazySignal } from "./lazy_signal.ts";
 
 const EVENT_HEADERS: HeaderFields = [["content-type", "text/event-stream; charset=utf-8"]];
 
@@ -48,7 +47,7 @@ async function generate(
     inputs,
     maxInputBytes: options.maxInputBytes,
   });
-  const response = await api.infer(decoded, new LazySignal(request));
+  const response = await api.infer(decoded, { signal: request.signal });
   try {
     return encodeGenerateResponse(response, codec.writer);
   } finally {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { gunzipSync, gzipSync } from "node:zlib";
 import type { InferenceApi } from "../core/inference_api.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { HttpResponse } from "../transport/transport.ts";
+import type { CancelSignal, HttpResponse } from "../transport/transport.ts";
 import { DEFAULT_HTTP_OPTIONS, type HttpOptions } from "./http_options.ts";
 import { createHttpHandler } from "./http_server.ts";
 import {
@@ -198,7 +198,7 @@ Deno.test("infer hands the request's signal to the core", async () => {
   const api = new InMemoryFacade(MODELS);
   using handler = createHttpHandler(api, DEFAULT_HTTP_OPTIONS);
   const request = memoryRequest("POST", "/v2/models/echo/infer", { body: BODY });
-  let signal: AbortSignal | undefined;
+  let signal: CancelSignal | undefined;
   api.onInfer = (_, options) => {
     signal = options?.signal;
     return Promise.reject(new ServerError("CANCELLED", "gone"));

@@ -9,7 +9,6 @@ import { chooseContentCoding, parseContentEncoding } from "./content_encoding.ts
 import { errorResponse } from "./error_response.ts";
 import type { HttpContext, PathParts } from "./http_context.ts";
 import { type HeaderFields, JSON_HEADERS } from "./json_response.ts";
-import { LazySignal } from "./lazy_signal.ts";
 
 const HEADER_LENGTH = "Inference-Header-Content-Length";
 
@@ -64,7 +63,7 @@ async function inferBody(
   }
   let response: InferResponse;
   try {
-    response = await context.api.infer(decoded.request, new LazySignal(request));
+    response = await context.api.infer(decoded.request, { signal: request.signal });
   } catch (reason) {
     if (reason instanceof ServerError && reason.code === "UNSUPPORTED") checkModel(context, path);
     throw reason;

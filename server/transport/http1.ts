@@ -131,14 +131,20 @@ export class Http1Connection implements ProtocolConnection {
     const input = this.#input;
     this.#skipEmptyLines();
     if (input.available === 0) return undefined;
+    const repeated = this.#repeatedHead();
+    if (repeated !== undefined) return repeated;
     const { buffer, start, end } = input;
-    const last = this.#lastHead;
-    if (last !== undefined && startsWith(buffer, { start, end }, last.bytes)) {
-      input.consume(last.bytes.length);
-      return last;
-    }
     const headEnd = findHeadEnd(buffer, { start, end, from: start });
     return headEnd < 0 ? undefined : this.#takeHead(headEnd);
+  }
+
+  /** The last head, when the same bytes came again. */
+  #repeatedHead(): ParsedHead | undefined {
+    const { buffer, start, end } = this.#input;
+    const last = this.#lastHead;
+    if (last === undefined || !startsWith(buffer, { start, end }, last.bytes)) return undefined;
+    this.#input.consume(last.bytes.length);
+    return last;
   }
 
   async #readHead(): Promise<ParsedHead | undefined> {
@@ -155,6 +161,8 @@ export class Http1Connection implements ProtocolConnection {
       }
       if (await reading === 0) return undefined;
       this.#skipEmptyLines();
+      const repeated = scanned === 0 ? this.#repeatedHead() : undefined;
+      if (repeated !== undefined) return repeated;
       const { buffer, start, end } = input;
       const headEnd = findHeadEnd(buffer, { start, end, from: start + scanned });
       if (headEnd >= 0) return this.#takeHead(headEnd);

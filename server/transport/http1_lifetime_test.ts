@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { echo, exchange, GET, open, post } from "../../tests/transport/http1_session.ts";
 import { latin1, settle } from "../../tests/transport/memory_connection.ts";
-import type { HttpRequest, HttpResponse } from "./transport.ts";
+import type { CancelSignal, HttpRequest, HttpResponse } from "./transport.ts";
 
 async function* chunks(...texts: string[]): AsyncGenerator<Uint8Array> {
   for (const text of texts) yield latin1(await Promise.resolve(text));
@@ -79,7 +79,7 @@ Deno.test("Http1Connection calls onSent exactly once and gives the body back aft
 });
 
 Deno.test("Http1Connection aborts the signal when the connection breaks", async () => {
-  let signal: AbortSignal | undefined;
+  let signal: CancelSignal | undefined;
   const http = {
     handle: (request: HttpRequest) => {
       signal = request.signal;

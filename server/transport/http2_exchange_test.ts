@@ -9,7 +9,7 @@ import {
 } from "../../tests/transport/http2_peer.ts";
 import { latin1 } from "../../tests/transport/memory_connection.ts";
 import { FrameType } from "./http2_frames.ts";
-import type { HttpRequest } from "./transport.ts";
+import type { CancelSignal, HttpRequest } from "./transport.ts";
 
 const WHOLE = 5;
 const END_STREAM = 1;
@@ -92,7 +92,7 @@ Deno.test("Http2Connection refuses HTTP bodies over the limit, and lets admit() 
 });
 
 Deno.test("Http2Connection aborts an HTTP request that is reset", async () => {
-  let signal: AbortSignal | undefined;
+  let signal: CancelSignal | undefined;
   const http = {
     handle: (request: HttpRequest) => {
       signal = request.signal;

@@ -1,14 +1,14 @@
+import { Cancellation } from "./cancellation.ts";
 import type { Headers, HttpRequest, RequestHead } from "./transport.ts";
 
-/** The request a handler sees, over any protocol; the signal costs nothing until it is asked for. */
+/** The request a handler sees, over any protocol. */
 export class ReceivedRequest implements HttpRequest {
   readonly method: string;
   readonly target: string;
   readonly headers: Headers;
   readonly httpVersion: "1.0" | "1.1" | "2";
   readonly body: Uint8Array;
-  #controller: AbortController | undefined;
-  #aborted = false;
+  readonly signal = new Cancellation();
 
   constructor(head: RequestHead, body: Uint8Array) {
     this.method = head.method;
@@ -18,18 +18,9 @@ export class ReceivedRequest implements HttpRequest {
     this.body = body;
   }
 
-  get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      if (this.#aborted) this.#controller.abort();
-    }
-    return this.#controller.signal;
-  }
-
   /** Says that nobody waits for the answer any more. */
   abort(): void {
-    this.#aborted = true;
-    this.#controller?.abort();
+    this.signal.abort();
   }
 }
 

@@ -15,11 +15,18 @@ export interface RequestHead {
   readonly httpVersion: "1.0" | "1.1" | "2";
 }
 
+/** Tells that the peer has gone: the part of an `AbortSignal` that handlers use. */
+export interface CancelSignal {
+  readonly aborted: boolean;
+  addEventListener(type: "abort", listener: () => void): void;
+  removeEventListener(type: "abort", listener: () => void): void;
+}
+
 /** One complete HTTP request. `body` lies in a pooled buffer that the transport takes back after the response was written. */
 export interface HttpRequest extends RequestHead {
   readonly body: Uint8Array;
-  /** Aborted when the peer closed the connection or reset the stream. Created on first use. */
-  readonly signal: AbortSignal;
+  /** Aborted when the peer closed the connection or reset the stream. */
+  readonly signal: CancelSignal;
 }
 
 /** A response. `body` parts are written by reference, without a copy when large. */

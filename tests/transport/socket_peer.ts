@@ -6,7 +6,12 @@ import {
 import type { ListenerOptions } from "../../server/transport/listener_options.ts";
 import { BufferPool } from "../../server/transport/buffer_pool.ts";
 import { FrameType } from "../../server/transport/http2_frames.ts";
-import type { HttpRequest, HttpResponse, RpcStream } from "../../server/transport/transport.ts";
+import type {
+  CancelSignal,
+  HttpRequest,
+  HttpResponse,
+  RpcStream,
+} from "../../server/transport/transport.ts";
 import {
   concat,
   frame,
@@ -72,7 +77,7 @@ export const echoRpc = {
   },
 };
 
-function abortableWait(waitMs: number, signal: AbortSignal): Promise<void> {
+function abortableWait(waitMs: number, signal: CancelSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, waitMs);
     signal.addEventListener("abort", () => {

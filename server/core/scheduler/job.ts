@@ -1,5 +1,5 @@
 import type { ExecuteOutcome, ExecuteRequest } from "../../../backends/backend.ts";
-import type { ParameterValue } from "../../../proto/infer.ts";
+import type { CancelSignal, ParameterValue } from "../../../proto/infer.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
 
@@ -17,7 +17,7 @@ export interface JobOptions {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly string[];
   readonly parameters: Readonly<Record<string, ParameterValue>>;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
   /** Priority level the client asked for; 0 = the model's default. */
   readonly priority: number;
   /** Queue timeout the client asked for, microseconds; 0 = none. */
@@ -38,7 +38,7 @@ export class Job implements ExecuteRequest {
   readonly batchSize: number;
   readonly outputs: readonly string[];
   readonly parameters: Readonly<Record<string, ParameterValue>>;
-  readonly signal: AbortSignal | undefined;
+  readonly signal: CancelSignal | undefined;
   readonly priority: number;
   readonly timeoutUs: number;
   readonly startMs: number;
