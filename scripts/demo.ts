@@ -5,12 +5,13 @@
  */
 import { join, relative } from "node:path";
 import { main } from "../server/cli/main.ts";
+import { printText } from "../server/cli/print.ts";
 import { buildDemoRepository, DEMO_REPOSITORY } from "./demo_repository.ts";
 
 const REQUESTS = join(import.meta.dirname!, "..", "examples", "requests");
 
 function print(line: string): void {
-  Deno.stdout.writeSync(new TextEncoder().encode(line + "\n"));
+  printText(line + "\n");
 }
 
 /** A command that works as printed, with an answer that a person can read. */

@@ -1,10 +1,9 @@
 import { ServerError } from "../../proto/status.ts";
 import { denoVersionFault } from "./deno_version.ts";
 import { parseFlags } from "./flags.ts";
+import { printText } from "./print.ts";
 import type { ServeCallbacks } from "./serve_command.ts";
 import { readServeOptions, type ServeOptions } from "./serve_options.ts";
-
-const encoder = new TextEncoder();
 
 /** Runs the server with a command line until it ends; returns the exit code. */
 export async function main(
@@ -46,5 +45,5 @@ async function helpText(): Promise<string> {
 }
 
 function printError(text: string): void {
-  Deno.stderr.writeSync(encoder.encode(text.endsWith("\n") ? text : text + "\n"));
+  printText(text.endsWith("\n") ? text : text + "\n", "stderr");
 }

@@ -2,6 +2,7 @@ import { ServerError, STATUS_TEXT } from "../../proto/status.ts";
 import type { StartResult } from "../core/inference_server.ts";
 import type { ServerLog } from "../core/log.ts";
 import { openLog } from "./open_log.ts";
+import { printText } from "./print.ts";
 import { createProgram, type Program } from "./program.ts";
 import type { ServeOptions } from "./serve_options.ts";
 import { watchProcess } from "./signals.ts";
@@ -100,25 +101,21 @@ function report(program: Program, options: ServeOptions, result: StartResult): v
   const text = result.models.length === 0
     ? formatStartReport(serviceRows(program.services), [], formatNoModels(options.server))
     : formatStartReport(serviceRows(program.services), modelRows(result.models));
-  print(`${formatOptions(options)}\n${text}`);
+  printText(`${formatOptions(options)}\n${text}`);
 }
 
 function printModels(result: StartResult): void {
-  if (result.models.length > 0) print(formatStartReport([], modelRows(result.models)));
+  if (result.models.length > 0) printText(formatStartReport([], modelRows(result.models)));
 }
 
 /** The text for what stops a start, in the reference's form; returns the exit code. */
 function refuse(problem: ServerError, advice = ""): number {
   const text = `error: creating server: ${STATUS_TEXT[problem.code]} - ${problem.message}\n`;
   const more = advice === "" ? "" : `${advice}\n`;
-  Deno.stderr.writeSync(new TextEncoder().encode(text + more));
+  printText(text + more, "stderr");
   return 1;
 }
 
 function describe(reason: unknown): string {
   return reason instanceof Error ? reason.stack ?? reason.message : String(reason);
-}
-
-function print(text: string): void {
-  Deno.stdout.writeSync(new TextEncoder().encode(text));
 }
