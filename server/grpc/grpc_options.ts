@@ -6,8 +6,6 @@ import {
   type LogSettingValues,
 } from "../core/options_frontend.ts";
 
-export type { ApiCategory as ProtocolCategory };
-
 /** One `--grpc-restricted-protocol`: the calls of these categories need metadata `triton-grpc-protocol-<key>`. */
 export interface RestrictedProtocol {
   readonly categories: readonly ApiCategory[];
