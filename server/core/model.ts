@@ -102,9 +102,10 @@ export class Model implements AsyncDisposable {
     return this.#parts.scheduler.stop();
   }
 
-  /** Frees everything; call it after `stop` has settled. */
+  /** Frees everything, what fails to be freed does not hold up the rest; call it after `stop` has settled. */
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const instance of this.#parts.instances) await instance[Symbol.asyncDispose]();
-    await this.#parts.backendModel[Symbol.asyncDispose]();
+    await using disposables = new AsyncDisposableStack();
+    disposables.use(this.#parts.backendModel);
+    for (const instance of this.#parts.instances) disposables.use(instance);
   }
 }
