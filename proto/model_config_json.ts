@@ -129,8 +129,10 @@ function checkedMessage(json: unknown, message: DescMessage, scan: JsonScan): Js
 }
 
 function checkedField(json: unknown, field: DescField, scan: JsonScan): JsonValue {
-  if (field.fieldKind === "list" && Array.isArray(json)) {
-    return json.map((element, index) =>
+  if (field.fieldKind === "list" && json !== null) {
+    // The reference takes a single element for a list of one.
+    const elements: unknown[] = Array.isArray(json) ? json : [json];
+    return elements.map((element, index) =>
       checkedElement(element, field, { ...scan, path: `${scan.path}[${index}]` })
     );
   }
@@ -148,6 +150,9 @@ function checkedField(json: unknown, field: DescField, scan: JsonScan): JsonValu
 function checkedElement(json: unknown, field: DescField, scan: JsonScan): JsonValue {
   if (field.message !== undefined) return checkedMessage(json, field.message, scan);
   if (field.enum !== undefined) return checkedEnum(json, field.enum, scan);
+  if (field.scalar === ScalarType.BOOL && (json === "true" || json === "false")) {
+    return json === "true";
+  }
   return json as JsonValue;
 }
 

@@ -80,6 +80,17 @@ Deno.test("parseModelConfigJson() accepts both spellings, any case of enums and 
   equal(config.schedulingChoice.case, "dynamicBatching");
 });
 
+Deno.test("parseModelConfigJson() accepts a single element for a list and true and false as text", () => {
+  const { config, issues } = parseModelConfigJson(JSON.stringify({
+    input: { name: "A", dims: 4 },
+    dynamic_batching: { preserve_ordering: "true", preferred_batch_size: "2" },
+  }));
+  deepEqual(issues, []);
+  equal(config.input[0]?.dims.join(), "4");
+  const { value } = config.schedulingChoice;
+  equal(value?.$typeName === "inference.ModelDynamicBatching" && value.preserveOrdering, true);
+});
+
 Deno.test("parseModelConfigJson() reports unknown names with the nearest right one", () => {
   const { issues } = parseModelConfigJson(
     `{"max_batchsize": 4, "input": [{"data_type": "TYPE_FLOAT", "dim": [4]}], "output": [5]}`,
