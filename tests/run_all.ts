@@ -65,6 +65,12 @@ async function main(): Promise<number> {
     args: [...Deno.args],
     options: { only: { type: "string", multiple: true } },
   });
+  const names = RUNNERS.map(({ name }) => name);
+  const unknown = values.only?.find((name) => !names.includes(name));
+  if (unknown !== undefined) {
+    print(`There is no runner ${unknown}; there are ${names.join(", ")}`);
+    return 1;
+  }
   const chosen = RUNNERS.filter((runner) => values.only?.includes(runner.name) ?? true);
   if (chosen.some((runner) => runner.python === true)) await ensurePython(print);
   const faults: string[] = [];
