@@ -10,6 +10,7 @@ import { Http1Connection } from "./http1.ts";
 import { Http2Connection } from "./http2_connection.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
 import type { ListenerOptions } from "./listener_options.ts";
+import { PeerClock } from "./peer_clock.ts";
 import { sniffProtocol } from "./sniff.ts";
 import type { HttpHandler, RpcHandler } from "./transport.ts";
 
@@ -70,6 +71,7 @@ class SocketListener implements Listener {
   readonly #context: TransportContext;
   readonly #greetings = new Set<Greeting>();
   readonly #connections = new Set<ProtocolConnection>();
+  readonly #clock: PeerClock;
   readonly #timer: ReturnType<typeof setInterval>;
   #draining = false;
   #waiters: (() => void)[] = [];
@@ -77,6 +79,7 @@ class SocketListener implements Listener {
   constructor(acceptor: Acceptor, context: TransportContext) {
     this.#acceptor = acceptor;
     this.#context = context;
+    this.#clock = new PeerClock(context.now);
     this.#timer = setInterval(() => this.#tick(), TICK_MS);
     Deno.unrefTimer(Number(this.#timer));
     void this.#acceptLoop();
@@ -163,7 +166,7 @@ class SocketListener implements Listener {
 
   #tick(): void {
     const { limits } = this.#context;
-    const now = performance.now();
+    const now = this.#clock.advance(performance.now());
     this.#context.now = now;
     for (const { connection, since } of this.#greetings) {
       if (now - since > limits.handshakeTimeoutMs) closeQuietly(connection);
