@@ -15,12 +15,20 @@ import { toAbortSignal } from "../transport/cancellation.ts";
 import type { HttpRequest, HttpResponse, RequestHead } from "../transport/transport.ts";
 import { AsyncQueue } from "./async_queue.ts";
 import { inferForConnect, streamInferForConnect } from "./connect_infer.ts";
+import {
+  checkInferBody,
+  checkInferMessage,
+  MAX_CONNECT_BODY_BYTES,
+  MAX_CONNECT_MESSAGE_BYTES,
+  MAX_JSON_MESSAGE_BYTES,
+} from "./connect_limits.ts";
 import { checkRestriction, type GrpcOptions } from "./grpc_options.ts";
 import { toConnectError } from "./grpc_status.ts";
 import { createHealthService, HealthWatch } from "./health_service.ts";
 import { createInferenceService, METHOD_CATEGORIES } from "./inference_service.ts";
 import { MessageCompression, type MessageEncoding } from "./message_compression.ts";
 import { StateWatch } from "./state_watch.ts";
+import { SMALL_MESSAGE_BYTES } from "./stream_calls.ts";
 
 /** Serves requests of the Connect family. */
 export interface ConnectHandler {
@@ -30,12 +38,6 @@ export interface ConnectHandler {
   admit(head: RequestHead): HttpResponse | undefined;
   handle(request: HttpRequest): Promise<HttpResponse>;
 }
-
-/** Largest message over these protocols: JSON is parsed as a whole, and everything is copied on the way. */
-export const MAX_CONNECT_MESSAGE_BYTES = 64 * 1024 * 1024;
-
-/** Largest request body: several messages of a stream, each within its own bound. */
-export const MAX_CONNECT_BODY_BYTES = 4 * MAX_CONNECT_MESSAGE_BYTES;
 
 const NOT_FOUND: HttpResponse = Object.freeze({ status: 404 });
 const TOO_LARGE: HttpResponse = {
@@ -57,8 +59,7 @@ const PATH = /^\/(?:inference\.GRPCInferenceService|grpc\.health\.v1\.Health)\//
 
 /** gRPC-Web, Connect and JSON on the same service object as gRPC, for HTTP/1.1 and HTTP/2 requests. */
 export function createConnectHandler(api: InferenceApi, options: GrpcOptions): ConnectHandler {
-  const handlers = connectHandlers(api, options);
-  const handlerOf = ({ target }: RequestHead) => handlers.get(target.split("?", 1)[0]!);
+  const handlerOf = createHandlerTable(api, options);
   return {
     matches: (head) => PATH.test(head.target),
     admit(head) {
@@ -87,7 +88,7 @@ async function respond(handler: UniversalHandler, request: HttpRequest): Promise
     method: request.method,
     url: `http://${request.headers.get("host") ?? "localhost"}${request.target}`,
     header,
-    body: oneChunk(request.body),
+    body: oneChunk(request),
     signal: toAbortSignal(request.signal),
   });
   const isUnary = handler.method.methodKind === "unary";
@@ -100,8 +101,18 @@ async function respond(handler: UniversalHandler, request: HttpRequest): Promise
   };
 }
 
-async function* oneChunk(body: Uint8Array): AsyncGenerator<Uint8Array> {
+/** What is wrong with the body is thrown where the protocol reads it, which makes the right answer of it. */
+async function* oneChunk(request: HttpRequest): AsyncGenerator<Uint8Array> {
+  const { body } = request;
   await Promise.resolve();
+  if (kindOf(request) === "infer") {
+    try {
+      const isCompressed = (request.headers.get("content-encoding") ?? "identity") !== "identity";
+      checkInferBody(body, { contentType: contentTypeOf(request), isCompressed });
+    } catch (reason) {
+      throw toConnectError(reason);
+    }
+  }
   if (body.length > 0) yield body;
 }
 
@@ -115,30 +126,70 @@ function fieldsOf(headers: Headers | undefined): [string, string][] {
   return headers === undefined ? [] : [...headers];
 }
 
+/** What bounds a request: its form, or that of its call. */
+type RequestKind = "json" | "infer" | "small";
+
+type HandlerTable = (head: RequestHead) => UniversalHandler | undefined;
+
+const INFER_PATH = /^\/inference\.GRPCInferenceService\/Model(?:Stream)?Infer(?:\?|$)/;
+
+function contentTypeOf({ headers }: RequestHead): string {
+  return (headers.get("content-type") ?? "").split(";", 1)[0]!.trim().toLowerCase();
+}
+
+function kindOf(head: RequestHead): RequestKind {
+  if (/json$/.test(contentTypeOf(head))) return "json";
+  return INFER_PATH.test(head.target) ? "infer" : "small";
+}
+
+function createHandlerTable(api: InferenceApi, options: GrpcOptions): HandlerTable {
+  const services = createServices(api, options);
+  const tableOf = (kind: RequestKind, byteSize: number) =>
+    connectHandlers(services, {
+      kind,
+      options,
+      maxMessageBytes: Math.min(options.maxMessageBytes, byteSize),
+    });
+  const tables = {
+    json: tableOf("json", MAX_JSON_MESSAGE_BYTES),
+    infer: tableOf("infer", MAX_CONNECT_MESSAGE_BYTES),
+    small: tableOf("small", SMALL_MESSAGE_BYTES),
+  };
+  return (head) => tables[kindOf(head)].get(head.target.split("?", 1)[0]!);
+}
+
+/** The handlers of one kind, by path. */
 function connectHandlers(
-  api: InferenceApi,
-  options: GrpcOptions,
+  services: (router: ConnectRouter) => void,
+  { kind, options, maxMessageBytes }: {
+    kind: RequestKind;
+    options: GrpcOptions;
+    maxMessageBytes: number;
+  },
 ): ReadonlyMap<string, UniversalHandler> {
-  const maxMessageBytes = Math.min(options.maxMessageBytes, MAX_CONNECT_MESSAGE_BYTES);
   const compression = new MessageCompression({ ...options, maxMessageBytes });
+  const check = kind === "infer" ? checkInferMessage : () => {};
   const isCompressing = options.responseCompressionLevel !== "none";
   const router = createConnectRouter({
     grpc: false,
-    acceptCompression: [
-      connectCompression("gzip", compression, options),
-      connectCompression("deflate", compression, options),
-    ],
+    acceptCompression: (["gzip", "deflate"] as const).map((name) =>
+      connectCompression(name, { compression, options, check })
+    ),
     compressMinBytes: isCompressing ? 1024 : NEVER_BYTES,
     readMaxBytes: maxMessageBytes,
+    binaryOptions: { readUnknownFields: false },
   });
-  addServices(router, api, options);
+  services(router);
   return new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
 }
 
 function connectCompression(
   name: MessageEncoding,
-  compression: MessageCompression,
-  options: GrpcOptions,
+  { compression, options, check }: {
+    compression: MessageCompression;
+    options: GrpcOptions;
+    check: (message: Uint8Array) => void;
+  },
 ): Compression {
   const level = options.responseCompressionLevel;
   return {
@@ -150,12 +201,21 @@ function connectCompression(
     decompress: async (bytes) => {
       const { message, release } = await compression.inflate(name, bytes, () => {});
       release();
+      try {
+        check(message);
+      } catch (reason) {
+        throw toConnectError(reason);
+      }
       return message as Uint8Array<ArrayBuffer>;
     },
   };
 }
 
-function addServices(router: ConnectRouter, api: InferenceApi, options: GrpcOptions): void {
+/** The calls of all services, ready to be added to routers. */
+function createServices(
+  api: InferenceApi,
+  options: GrpcOptions,
+): (router: ConnectRouter) => void {
   const guard = (category: ApiCategory, context: HandlerContext) =>
     checkRestriction(options.restrictedProtocols, category, context.requestHeader);
   const wrap = (category: ApiCategory, call: (request: never) => unknown) =>
@@ -193,16 +253,19 @@ function addServices(router: ConnectRouter, api: InferenceApi, options: GrpcOpti
       }
     },
   };
-  router.service(GRPCInferenceService, { ...inference, ...streaming });
   const health = createHealthService(api);
   const watch = new HealthWatch(api, new StateWatch(api, options.setTimer), options.maxWatchers);
-  router.service(Health, {
+  const healthCalls: Partial<ServiceImpl<typeof Health>> = {
     check: wrap("health", health.check) as ServiceImpl<typeof Health>["check"],
     async *watch(_request, context) {
       guard("health", context);
       yield* healthStates(watch, context);
     },
-  });
+  };
+  return (router) => {
+    router.service(GRPCInferenceService, { ...inference, ...streaming });
+    router.service(Health, healthCalls);
+  };
 }
 
 /** Connect says in the signal's reason whether the deadline passed. */

@@ -196,3 +196,30 @@ Deno.test("Connect refuses messages above its bound", async () => {
   const { response } = await post(`${SERVICE}/ModelInfer`, { headers, body });
   assert.equal(response.status, 429);
 });
+
+Deno.test("handle() refuses what the generated readers would need too long for", async () => {
+  const { post } = setUp();
+  const path = `${SERVICE}/ModelInfer`;
+  const json = JSON.stringify({ id: "x".repeat(2 * 1024 * 1024) });
+  const tooLong = await post(path, { headers: JSON_TYPE, body: json });
+  assert.equal(tooLong.response.status, 429);
+  const bytesContents = Array.from({ length: 70_000 }, () => new Uint8Array(0));
+  const message = toBinary(
+    ModelInferRequestSchema,
+    create(ModelInferRequestSchema, {
+      modelName: "echo",
+      inputs: [{ contents: { bytesContents } }],
+    }),
+  );
+  const proto = { "content-type": "application/proto" };
+  const gzip = { ...proto, "content-encoding": "gzip" };
+  const web = { "content-type": "application/grpc-web+proto" };
+  const decoder = new TextDecoder();
+  for (const [headers, body] of [[proto, message], [gzip, gzipSync(message)]] as const) {
+    const { response, bytes } = await post(path, { headers, body });
+    assert.equal(response.status, 400);
+    assert.match(decoder.decode(bytes), /explicit tensor data have more than/);
+  }
+  const { bytes } = await post(path, { headers: web, body: joinParts(frameOf(message)) });
+  assert.match(decoder.decode(bytes), /grpc-status: 3\r\n/);
+});
