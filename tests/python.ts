@@ -13,7 +13,7 @@ export async function ensurePython(print: (line: string) => void): Promise<strin
   const stamp = `${PROJECT}.venv/packages.txt`;
   const wanted = await Deno.readTextFile(REQUIREMENTS);
   if (await Deno.readTextFile(stamp).catch(() => "") === wanted) return PYTHON;
-  print("setting up .venv …");
+  print("setting up .venv with the packages of tests/requirements.txt …");
   await run("python3", ["-m", "venv", `${PROJECT}.venv`]);
   const quiet = ["-q", "--disable-pip-version-check"];
   await run(PYTHON, ["-m", "pip", "install", ...quiet, "-r", REQUIREMENTS]);
@@ -22,6 +22,17 @@ export async function ensurePython(print: (line: string) => void): Promise<strin
 }
 
 async function run(command: string, args: readonly string[]): Promise<void> {
-  const { code } = await new Deno.Command(command, { args: [...args], stdin: "null" }).output();
-  if (code !== 0) throw new Error(`${command} ${args.join(" ")} ended with status ${code}`);
+  const { code, stdout, stderr } = await capture(command, args);
+  if (code === 0) return;
+  const said = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes).trim()).join("\n");
+  const end = said.split("\n").slice(-10).join("\n");
+  throw new Error(`${command} ${args.join(" ")} ended with status ${code}\n${end}`);
+}
+
+async function capture(command: string, args: readonly string[]): Promise<Deno.CommandOutput> {
+  try {
+    return await new Deno.Command(command, { args: [...args], stdin: "null" }).output();
+  } catch (reason) {
+    throw new Error(`Python 3 with venv is needed; ${(reason as Error).message}`);
+  }
 }

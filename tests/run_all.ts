@@ -72,14 +72,18 @@ async function main(): Promise<number> {
     return 1;
   }
   const chosen = RUNNERS.filter((runner) => values.only?.includes(runner.name) ?? true);
-  if (chosen.some((runner) => runner.python === true)) await ensurePython(print);
+  const noPython = chosen.some((runner) => runner.python === true)
+    ? await ensurePython(print).then(() => "", (reason: Error) => reason.message)
+    : "";
   const faults: string[] = [];
   const rows: string[] = [];
   let [passed, failed] = [0, 0];
   for (const runner of chosen) {
     print(`\n== ${runner.name}: ${runner.what}`);
     const began = performance.now();
-    const outcome = await execute(runner);
+    const outcome = runner.python === true && noPython !== ""
+      ? { passed: 0, failed: 0, fault: `${runner.name} cannot run: ${noPython}` }
+      : await execute(runner);
     const seconds = ((performance.now() - began) / 1000).toFixed(0).padStart(4);
     passed += outcome.passed;
     failed += outcome.failed;
