@@ -1,6 +1,7 @@
 import type { Server as TlsServer, TLSSocket } from "node:tls";
 import type { Acceptor } from "./acceptor.ts";
 import type { Connection } from "./connection.ts";
+import { DEFAULT_LIMITS } from "./limits.ts";
 import type { ListenerOptions, TlsOptions } from "./listener_options.ts";
 
 /** Received bytes of one socket above which it is paused, and below which it goes on. */
@@ -14,6 +15,7 @@ export async function openMutualTlsAcceptor(
   tls: TlsOptions,
 ): Promise<Acceptor> {
   const { createServer } = await import("node:tls");
+  const { maxConnections, handshakeTimeoutMs } = { ...DEFAULT_LIMITS, ...options.limits };
   const waiting: Connection[] = [];
   const takers: ((connection: Connection | undefined) => void)[] = [];
   let closed = false;
@@ -24,7 +26,13 @@ export async function openMutualTlsAcceptor(
     requestCert: true,
     rejectUnauthorized: true,
     ALPNProtocols: ["h2", "http/1.1"],
+    handshakeTimeout: handshakeTimeoutMs,
   }, (socket: TLSSocket) => {
+    // Unlike a kernel, Node accepts whoever comes: no more may wait here than are served.
+    if (waiting.length >= maxConnections) {
+      socket.destroy();
+      return;
+    }
     socket.setNoDelay(true);
     const connection = new SocketConnection(socket);
     const taker = takers.shift();

@@ -73,3 +73,30 @@ Deno.test("openListener() asks for client certificates with mutual TLS", { ignor
   stranger.close();
   await checkBothProtocols(port, true);
 });
+
+Deno.test(
+  "openListener() lets a bounded number of clients wait with mutual TLS",
+  { ignore },
+  async () => {
+    const { serverCert: cert, serverKey: key, ca: clientCa } = certificates!;
+    await using test = await openTestListener({}, {
+      tls: { cert, key, clientCa },
+      limits: { maxConnections: 2 },
+    });
+    const options = { alpn: ["http/1.1"], withClient: true };
+    const connections = [];
+    for (let count = 0; count < 5; count++) {
+      const connection = await connect(test.listener.port, certificates!, options);
+      await connection.handshake();
+      connections.push(connection);
+    }
+    // A client knows of its connection a little sooner than the server.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const answers = await Promise.all(
+      connections.map((connection) => exchangeText(connection, CLOSING).catch(() => "")),
+    );
+    for (const connection of connections) connection.close();
+    // Two are served, two wait for their turn, and for one there is no place.
+    assert.equal(answers.filter((answer) => answer.endsWith("hello")).length, 4);
+  },
+);
