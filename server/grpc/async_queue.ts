@@ -15,6 +15,11 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
     this.#wake?.();
   }
 
+  /** Takes out what nobody will iterate over any more. */
+  drain(): T[] {
+    return this.#values.splice(0);
+  }
+
   async *[Symbol.asyncIterator](): AsyncGenerator<T> {
     for (;;) {
       while (this.#values.length > 0) yield this.#values.shift()!;

@@ -189,6 +189,26 @@ Deno.test("gRPC-Web serves unary calls and streams", async () => {
   assert.equal(api.openResponses, 0);
 });
 
+Deno.test("a gRPC-Web stream that is read in part gives every response back", async () => {
+  const { api, handler } = setUp();
+  const headers = { "content-type": "application/grpc-web+proto" };
+  const { body } = await handler.handle({
+    method: "POST",
+    target: `${SERVICE}/ModelStreamInfer`,
+    httpVersion: "1.1",
+    headers: {
+      get: (name) => name === "content-type" ? headers[name] : undefined,
+      entries: () => Object.entries(headers),
+    },
+    body: joinParts([INFER_BYTES, INFER_BYTES, INFER_BYTES].flatMap(frameOf)),
+    signal: new AbortController().signal,
+  });
+  for await (const _part of body as AsyncIterable<Uint8Array>) break;
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+  assert.equal(api.requests.length, 3);
+  assert.equal(api.openResponses, 0);
+});
+
 Deno.test("Connect refuses messages above its bound", async () => {
   const { post } = setUp({ maxMessageBytes: 1000 });
   const body = gzipSync(new Uint8Array(2_000_000));

@@ -100,5 +100,6 @@ export async function* streamInferForConnect(
     context.signal.removeEventListener("abort", abort);
     abort();
     resume?.();
+    for (const { onSent } of outgoing.drain()) onSent();
   }
 }
