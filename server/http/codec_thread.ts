@@ -3,8 +3,6 @@ import { buffersOf, type CodecJobKind, type CodecJobs, type CodecReply } from ".
 
 /** Jobs that may wait. */
 const JOBS_MAX = 1024;
-/** The thread ends when it had nothing to do for so long. */
-const IDLE_MS = 10_000;
 
 interface QueuedJob {
   readonly kind: CodecJobKind;
@@ -16,12 +14,12 @@ interface QueuedJob {
 
 /**
  * A Worker for bodies that take long to read, write or compress: they would hold up every other connection. It starts
- * with the first job and does one after the other.
+ * with the first job and does one after the other. It stays until the end: a thread that was started again would
+ * load the files as they are then, which need not be the ones that this side came from.
  */
 export class CodecThread implements Disposable {
   readonly #jobs: QueuedJob[] = [];
   #worker: Worker | undefined;
-  #idleTimer: ReturnType<typeof setTimeout> | undefined;
 
   /**
    * Does a job. What `takeInput` returns is handed over to the thread: its buffers must be the job's own.
@@ -44,7 +42,6 @@ export class CodecThread implements Disposable {
 
   /** Ends the thread; jobs that wait fail. */
   [Symbol.dispose](): void {
-    clearTimeout(this.#idleTimer);
     this.#worker?.terminate();
     this.#worker = undefined;
     for (const { reject } of this.#jobs.splice(0)) {
@@ -54,8 +51,7 @@ export class CodecThread implements Disposable {
 
   #send(): void {
     const next = this.#jobs[0];
-    if (next === undefined) return this.#waitForWork();
-    clearTimeout(this.#idleTimer);
+    if (next === undefined) return;
     this.#worker ??= this.#start();
     try {
       const input = next.takeInput();
@@ -87,15 +83,5 @@ export class CodecThread implements Disposable {
   #fail(reason: ServerError): void {
     this.#jobs.shift()?.reject(reason);
     this.#send();
-  }
-
-  /** A thread that is not needed would keep the process alive. */
-  #waitForWork(): void {
-    const timer = setTimeout(() => {
-      this.#worker?.terminate();
-      this.#worker = undefined;
-    }, IDLE_MS);
-    Deno.unrefTimer(timer);
-    this.#idleTimer = timer;
   }
 }
