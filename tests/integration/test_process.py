@@ -196,6 +196,15 @@ def test_both_protocols_on_each_port(start, repository):
         assert live(b"", timeout=5) == b"\x08\x01"
 
 
+def test_grpc_over_a_unix_socket(start, repository, tmp_path):
+    path = tmp_path / "grpc.sock"
+    start(repository, f"--grpc-address=unix:{path}")
+    tensor = grpc_client.InferInput("IN", [1], "FP32")
+    tensor.set_data_from_numpy(ONE)
+    with grpc_client.InferenceServerClient(f"unix:{path}") as client:
+        assert client.infer("quick", [tensor]).as_numpy("OUT").tolist() == [0]
+
+
 def test_port_zero_is_printed(repository):
     server = ServerProcess(repository)
     server.command = [re.sub(r"-port=\d+", "-port=0", each) for each in server.command]
