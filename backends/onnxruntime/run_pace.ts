@@ -1,5 +1,7 @@
 /** Runs at most this long may hold up the event loop: less than handing them to another thread costs. */
 const BLOCKING_LIMIT_MS = 0.05;
+/** And so much longer for each byte of input: taking it from a socket held up the event loop about as long. */
+const BLOCKING_LIMIT_MS_PER_BYTE = 0.1 / (1024 * 1024);
 /** A run on the blocking pool this short is worth a try; it includes the way there and back. */
 const CANDIDATE_LIMIT_MS = 0.5;
 /** A run this long counts threefold; it may be that the thread lost its core, so one does not decide. */
@@ -68,8 +70,8 @@ export class RunPace {
   }
 
   /** Takes the time of a run that blocked. */
-  recordBlocking(elapsedMs: number): void {
-    const isLong = elapsedMs > BLOCKING_LIMIT_MS;
+  recordBlocking(run: RunShape, elapsedMs: number): void {
+    const isLong = elapsedMs > BLOCKING_LIMIT_MS + run.byteSize * BLOCKING_LIMIT_MS_PER_BYTE;
     const weight = elapsedMs > VERY_LONG_MS ? 3 * WEIGHT : WEIGHT;
     this.#longShare += ((isLong ? 1 : 0) - this.#longShare) * weight;
     if (++this.#goodCount === FORGIVING_COUNT) this.#penalty = FIRST_PENALTY;

@@ -45,21 +45,21 @@ Deno.test("RunPace does not learn from long runs and large inputs", () => {
 Deno.test("RunPace forgives some long runs among short ones", () => {
   const pace = new RunPace(true);
   learn(pace, sized(64));
-  for (let run = 0; run < 50; run++) pace.recordBlocking(run % 8 === 0 ? 5 : 0.008);
+  for (let run = 0; run < 50; run++) pace.recordBlocking(sized(64), run % 8 === 0 ? 5 : 0.008);
   assert.equal(pace.mayBlock(sized(64)), true);
 });
 
 Deno.test("RunPace ends blocking after long runs, each time for longer", () => {
   const pace = new RunPace(true);
   learn(pace, sized(64));
-  pace.recordBlocking(5);
+  pace.recordBlocking(sized(64), 5);
   assert.equal(pace.mayBlock(sized(64)), true);
-  for (let run = 0; run < 3; run++) pace.recordBlocking(5);
+  for (let run = 0; run < 3; run++) pace.recordBlocking(sized(64), 5);
   assert.equal(pace.mayBlock(sized(64)), false);
   for (let run = 0; run < 256; run++) pace.recordPooled(sized(64), 0.05);
   learn(pace, sized(64));
   assert.equal(pace.mayBlock(sized(64)), true);
-  for (let run = 0; run < 4; run++) pace.recordBlocking(5);
+  for (let run = 0; run < 4; run++) pace.recordBlocking(sized(64), 5);
   for (let run = 0; run < 256 + 8; run++) pace.recordPooled(sized(64), 0.05);
   assert.equal(pace.mayBlock(sized(64)), false);
 });
@@ -79,4 +79,14 @@ Deno.test("RunPace knows only the inputs and outputs that it saw together", () =
   learn(pace, sized(64));
   assert.equal(pace.mayBlock({ ...sized(64), inputNames: ["A", "C"] }), false);
   assert.equal(pace.mayBlock({ ...sized(64), outputNames: ["Z"] }), false);
+});
+
+Deno.test("RunPace allows runs on many bytes more time", () => {
+  for (const [byteSize, isAllowed] of [[64, false], [300_000, true]] as const) {
+    const pace = new RunPace(true);
+    const run = sized(byteSize);
+    learn(pace, run);
+    for (let count = 0; count < 50; count++) pace.recordBlocking(run, 0.09);
+    assert.equal(pace.mayBlock(run), isAllowed);
+  }
 });

@@ -59,7 +59,7 @@ function callRun(
   const { calls } = session.environment;
   const start = now();
   const status = calls.RunBlocking(...runArguments(session, prepared, options));
-  pace.recordBlocking(now() - start);
+  pace.recordBlocking(prepared, now() - start);
   return takeStatus(calls, status);
 }
 

@@ -12,6 +12,8 @@ const MIN_POOLED_BYTES = 256;
 const MAX_POOLED_BYTES = 2 ** 28;
 const CLASS_COUNT = 29;
 const POISON_BYTE = 0xdb;
+/** The end of every buffer lies on a multiple of this. */
+const END_ALIGNMENT = 64;
 /** Memory from this size on is worth a call to free it; the garbage collector sees to what is smaller. */
 const MIN_FREED_BYTES = 32_768;
 /** Idle buffers that nobody needed for this time are freed. */
@@ -20,6 +22,8 @@ const TRIM_MS = 10_000;
 /**
  * Message buffers by size class (powers of two): a fresh ArrayBuffer costs zeroing and garbage collection. A buffer has
  * one owner; the pool cannot tell who gives one back, so owners are objects that do it once (`ReceiveBuffer`).
+ * Buffers are aligned at their end: the tensors of a request come last, behind text of any length, and a tensor that
+ * lies on a multiple of its element size needs no copy before it can be used.
  */
 export class BufferPool {
   readonly maxBytes: number;
@@ -100,14 +104,16 @@ export class BufferPool {
   }
 
   #allocate(byteSize: number): Uint8Array {
-    if (byteSize > MAX_POOLED_BYTES) return new Uint8Array(byteSize);
-    const index = sizeClass(Math.max(byteSize, MIN_POOLED_BYTES));
+    const offset = -byteSize & (END_ALIGNMENT - 1);
+    const needed = offset + byteSize;
+    if (needed > MAX_POOLED_BYTES) return new Uint8Array(new ArrayBuffer(needed), offset, byteSize);
+    const index = sizeClass(Math.max(needed, MIN_POOLED_BYTES));
     const idle = this.#idle[index]!;
     const reused = idle.pop();
-    if (reused === undefined) return new Uint8Array(new ArrayBuffer(2 ** index), 0, byteSize);
+    if (reused === undefined) return new Uint8Array(new ArrayBuffer(2 ** index), offset, byteSize);
     this.#idleBytes -= reused.byteLength;
     if (idle.length < this.#unused[index]!) this.#unused[index] = idle.length;
-    return new Uint8Array(reused, 0, byteSize);
+    return new Uint8Array(reused, offset, byteSize);
   }
 }
 

@@ -15,6 +15,15 @@ Deno.test("BufferPool.take() gives exactly the size asked for and reuses memory"
   assert.equal(pool.outstandingCount, 0);
 });
 
+Deno.test("BufferPool.take() aligns the end of a buffer, where the tensors of a request lie", () => {
+  const pool = new BufferPool();
+  for (const byteSize of [0, 1, 63, 64, 65, 602_255, 2 ** 20, 2 ** 28 - 1]) {
+    const { byteOffset, length } = pool.take(byteSize);
+    assert.equal((byteOffset + length) % 64, 0, `${byteSize} bytes`);
+    assert.ok(byteOffset < 64);
+  }
+});
+
 Deno.test("BufferPool never gives one buffer to two owners", () => {
   const pool = new BufferPool();
   const owners = Array.from({ length: 10 }, () => pool.take(40_000));
