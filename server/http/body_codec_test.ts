@@ -110,9 +110,12 @@ Deno.test("BodyCodec.encode() gives the same on its thread", async () => {
   assert.equal(data[5], 5, "the output still belongs to its owner");
 });
 
-Deno.test("disposing a BodyCodec fails what waits", async () => {
+Deno.test("disposing a BodyCodec fails what waits and what comes later", async () => {
   const codec = new BodyCodec();
   const waiting = codec.deflate([new Uint8Array(200_000)], "gzip") as Promise<Uint8Array>;
   codec[Symbol.dispose]();
-  await assert.rejects(waiting, { code: "UNAVAILABLE", message: "Server exiting" });
+  const late = codec.deflate([new Uint8Array(200_000)], "gzip") as Promise<Uint8Array>;
+  for (const work of [waiting, late]) {
+    await assert.rejects(work, { code: "UNAVAILABLE", message: "Server exiting" });
+  }
 });

@@ -20,15 +20,17 @@ interface QueuedJob {
 export class CodecThread implements Disposable {
   readonly #jobs: QueuedJob[] = [];
   #worker: Worker | undefined;
+  #isDisposed = false;
 
   /**
    * Does a job. What `takeInput` returns is handed over to the thread: its buffers must be the job's own.
-   * @throws ServerError what the job throws; UNAVAILABLE when too many jobs wait.
+   * @throws ServerError what the job throws; UNAVAILABLE when too many jobs wait or the thread has ended.
    */
   run<Kind extends CodecJobKind>(
     kind: Kind,
     takeInput: () => CodecJobs[Kind]["input"],
   ): Promise<CodecJobs[Kind]["output"]> {
+    if (this.#isDisposed) return Promise.reject(exiting());
     if (this.#jobs.length >= JOBS_MAX) {
       return Promise.reject(
         new ServerError("UNAVAILABLE", "Too many large bodies are waiting, try again later"),
@@ -42,11 +44,10 @@ export class CodecThread implements Disposable {
 
   /** Ends the thread; jobs that wait fail. */
   [Symbol.dispose](): void {
+    this.#isDisposed = true;
     this.#worker?.terminate();
     this.#worker = undefined;
-    for (const { reject } of this.#jobs.splice(0)) {
-      reject(new ServerError("UNAVAILABLE", "Server exiting"));
-    }
+    for (const { reject } of this.#jobs.splice(0)) reject(exiting());
   }
 
   #send(): void {
@@ -84,4 +85,8 @@ export class CodecThread implements Disposable {
     this.#jobs.shift()?.reject(reason);
     this.#send();
   }
+}
+
+function exiting(): ServerError {
+  return new ServerError("UNAVAILABLE", "Server exiting");
 }
