@@ -316,6 +316,14 @@ Deno.test("endpoints of features that are off answer as such", async () => {
     501,
     /tracing/,
   );
+  const refused: [string, string, RegExp][] = [
+    ["/v2/trace/setting", '{"trace_level":[1]}', /'trace_level': .*non-string as string$/],
+    ["/v2/trace/setting", '{"trace_count":"3000000000"}', /out of range \[ -1, 2147483647 \]/],
+    ["/v2/logging", '{"log_verbose_level":1.5}', /non-unsigned-integer as unsigned-integer$/],
+  ];
+  for (const [path, body, text] of refused) {
+    await assertError(send("POST", path, { body }), 400, text);
+  }
   const logging = await send("POST", "/v2/logging", { body: '{"log_info":true}' });
   assert.equal(JSON.parse(responseText(logging)).log_format, "default");
   await assertError(send("POST", "/v2/logging", { body: '{"log_info":false}' }), 501, /log_info$/);

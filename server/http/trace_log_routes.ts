@@ -18,6 +18,7 @@ const TRACE_SETTINGS = {
 const TRACE_NUMBERS = ["trace_rate", "trace_count", "log_frequency"] as const;
 const TRACE_LEVELS: ReadonlySet<JsonValue> = new Set(["OFF", "TIMESTAMPS", "TENSORS"]);
 const UINT32_MAX = 4294967295n;
+const INT32_MAX = 2147483647n;
 
 /** `GET /v2/trace/setting` and `GET /v2/models/M/trace/setting`. */
 export function getTraceSettings(
@@ -53,6 +54,9 @@ function checkTraceLevel(value: JsonValue): void {
   if (!Array.isArray(value)) {
     throw invalid("Unable to parse 'trace_level': attempt to access JSON non-array as array");
   }
+  if (value.some((level) => typeof level !== "string")) {
+    throw invalid("Unable to parse 'trace_level': attempt to access JSON non-string as string");
+  }
   const levels = value.filter((level) => TRACE_LEVELS.has(level));
   if (levels.every((level) => level === "OFF")) return;
   if (levels.includes("OFF")) throw invalid("Expect only one trace level 'OFF' is specified");
@@ -69,9 +73,10 @@ function checkTraceNumber(name: (typeof TRACE_NUMBERS)[number], value: JsonValue
   if (name === "trace_count" && number < -1n) {
     throw invalid(`Unable to parse 'trace_count'. Expecting value >= -1, got:${value}`);
   }
-  if (number > UINT32_MAX || (number < 0n && name !== "trace_count")) {
+  const [low, high] = name === "trace_count" ? [-1n, INT32_MAX] : [0n, UINT32_MAX];
+  if (number < low || number > high) {
     throw invalid(
-      `Unable to parse '${name}', value is out of range [ 0, ${UINT32_MAX} ], got: ${value}`,
+      `Unable to parse '${name}', value is out of range [ ${low}, ${high} ], got: ${value}`,
     );
   }
   if (number !== BigInt(TRACE_SETTINGS[name])) {
@@ -119,7 +124,7 @@ function checkLogSetting(name: string, value: JsonValue, now: JsonOutput): void 
     );
   }
   const wanted = typeof value === "bigint" && value >= 0n ? Number(value) : value;
-  if (typeof wanted !== typeof now) {
+  if (typeof wanted !== typeof now || typeof value === "number") {
     const type = typeof now === "number" ? "unsigned-integer" : typeof now;
     throw invalid(`Unable to parse '${name}': attempt to access JSON non-${type} as ${type}`);
   }
