@@ -150,6 +150,24 @@ Deno.test("isSteadyModelFile() tells models whose work depends on values", async
     inputs: ["A", "B", "C"].map((name) => ({ name, type, dims: [] })),
     outputs: [{ name: "Y", type, dims: ["n"] }],
   });
+  const shape = { name: "S", type, dims: [2] };
+  const raw = new Uint8Array(new BigInt64Array([-1n, 1n]).buffer);
+  const reshape = (source: "sent" | "fixed" | "read") =>
+    buildModel({
+      nodes: [
+        ...(source === "read" ? [{ op: "Shape", inputs: ["A"], outputs: ["S"] }] : []),
+        { op: "Reshape", inputs: ["A", "S"], outputs: ["Y"] },
+      ],
+      inputs: [
+        { name: "A", type: TYPE.FLOAT, dims: ["n", "m"] },
+        ...(source === "sent" ? [shape] : []),
+      ],
+      outputs: [{ name: "Y", type: TYPE.FLOAT, dims: [null, null] }],
+      initializers: source === "fixed" ? [{ ...shape, raw }] : [],
+    });
+  assert.equal(await isSteady(reshape("fixed")), true);
+  assert.equal(await isSteady(reshape("read")), true);
+  assert.equal(await isSteady(reshape("sent")), false, "clients choose the shape");
   assert.equal(await isSteady(addModel(["batch", 2])), true);
   assert.equal(await isSteady(matmulChainModel(4, 500)), true);
   assert.equal(await isSteady(matmulChainModel(4, 600)), false);
