@@ -80,7 +80,8 @@ export class OnnxInstance implements ModelInstance {
       let result: RunResult;
       try {
         if (aborts.areAll()) throw cancelled();
-        result = await runSession(model, prepared, this.#options);
+        const running = runSession(model, prepared, this.#options);
+        result = running instanceof Promise ? await running : running;
       } catch (error) {
         throw aborts.areAll() ? cancelled() : error;
       } finally {

@@ -14,22 +14,38 @@ import type { PreparedRun } from "./prepare_run.ts";
 export type RunResult = readonly CollectedOutput[];
 
 /**
- * Runs the session on the blocking pool and takes the outputs.
- * @throws ServerError INTERNAL with the runtime's words; then nothing of the outputs is held.
+ * Runs the session, at once or on the blocking pool, and takes the outputs.
+ * @throws ServerError INTERNAL with the runtime's words, or rejects with it; then nothing of the outputs is held.
  */
-export async function runSession(
+export function runSession(
   model: OnnxModel,
   prepared: PreparedRun,
   options: OrtRunOptions,
+): RunResult | Promise<RunResult> {
+  const running = callRun(model, prepared, options);
+  if (running === undefined) return collectAll(model, prepared);
+  return Promise.resolve(running).then((error) =>
+    error === undefined
+      ? collectAll(model, prepared)
+      : recoverRun(error, { model, prepared, options })
+  );
+}
+
+/** Runs once more when the first run may have failed for what we foresaw of the outputs. */
+async function recoverRun(
+  firstError: OrtError,
+  { model, prepared, options }: {
+    readonly model: OnnxModel;
+    readonly prepared: PreparedRun;
+    readonly options: OrtRunOptions;
+  },
 ): Promise<RunResult> {
   const { pending } = prepared;
-  let error = await callRun(model, prepared, options);
   const foreseen = pending.map(({ target }) => target?.shape);
-  const mayBeShape = error !== undefined && /shape/i.test(error.message);
-  if (mayBeShape && foreseen.some((shape) => shape !== undefined)) {
+  if (/shape/i.test(firstError.message) && foreseen.some((shape) => shape !== undefined)) {
     // Perhaps an output is not of the shape that the model's signature promises: let the runtime decide.
     giveBack(model, prepared);
-    error = await callRun(model, prepared, options);
+    const error = await callRun(model, prepared, options);
     if (error !== undefined) throw runtimeError(error);
     const result = collectAll(model, prepared);
     result.forEach(({ tensor }, index) => {
@@ -38,11 +54,8 @@ export async function runSession(
     });
     return result;
   }
-  if (error !== undefined) {
-    giveBack(model, prepared);
-    throw runtimeError(error);
-  }
-  return collectAll(model, prepared);
+  giveBack(model, prepared);
+  throw runtimeError(firstError);
 }
 
 function sameShape(a: readonly number[], b: readonly number[]): boolean {

@@ -25,6 +25,10 @@ export function shareOutputs(
     for (const release of releases) release();
     throw error;
   }
+  if (requests.length === 1 && parts.length === requests[0]!.outputs.length) {
+    const outputs = parts.map((output) => output[0]!);
+    return [releases.length === 0 ? { outputs } : { outputs, release: releaseOnce(releases) }];
+  }
   let holders = requests.length;
   return requests.map((request, index) => {
     const own = parts.map((output) => output[index]!);
@@ -32,12 +36,18 @@ export function shareOutputs(
       ? own
       : own.filter(({ name }) => request.outputs.includes(name));
     if (releases.length === 0) return { outputs };
-    let isReleased = false;
-    const release = () => {
-      if (isReleased) return;
-      isReleased = true;
-      if (--holders === 0) { for (const each of releases) each(); }
+    const releaseLast = () => {
+      if (--holders === 0) { for (const release of releases) release(); }
     };
-    return { outputs, release };
+    return { outputs, release: releaseOnce([releaseLast]) };
   });
+}
+
+function releaseOnce(releases: readonly (() => void)[]): () => void {
+  let isReleased = false;
+  return () => {
+    if (isReleased) return;
+    isReleased = true;
+    for (const release of releases) release();
+  };
 }

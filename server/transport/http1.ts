@@ -107,14 +107,15 @@ export class Http1Connection implements ProtocolConnection {
     if (head === undefined) return false;
     const early = this.#context.http.admit?.(head);
     if (early !== undefined) return await this.#answerEarly(head, early);
-    const body = head.contentLength === 0 ? undefined : await this.#readBody(head);
+    const reading = head.contentLength === 0 ? undefined : this.#readBody(head);
+    const body = reading instanceof Promise ? await reading : reading;
     const request = new ReceivedRequest(head, body?.bytes ?? EMPTY);
     this.#request = request;
     this.#enter("handling");
     const response = await this.#handle(request);
     const framing = this.#frame(head, head.keepAlive);
     try {
-      return await this.#respondSafely(response, framing);
+      return await this.#respond(response, framing);
     } finally {
       this.#request = undefined;
       clearTimeout(this.#graceTimer);
@@ -190,28 +191,34 @@ export class Http1Connection implements ProtocolConnection {
     ) input.consume(2);
   }
 
-  async #readBody(head: ParsedHead): Promise<ReceiveBuffer> {
-    this.#bodies.check(head.contentLength);
+  #readBody(
+    { contentLength, expectsContinue }: ParsedHead,
+  ): ReceiveBuffer | Promise<ReceiveBuffer> {
+    this.#bodies.check(contentLength);
     this.#enter("body");
-    if (head.expectsContinue && this.#input.available === 0) await this.#writer.writeContinue();
-    return head.contentLength < 0
-      ? await this.#bodies.readChunked()
-      : await this.#bodies.readSized(head.contentLength);
+    const read = () =>
+      contentLength < 0 ? this.#bodies.readChunked() : this.#bodies.readSized(contentLength);
+    if (!expectsContinue || this.#input.available > 0) return read();
+    return this.#writer.writeContinue().then(read);
   }
 
   // ---- answer
 
-  async #handle(request: ReceivedRequest): Promise<HttpResponse> {
+  #handle(request: ReceivedRequest): HttpResponse | Promise<HttpResponse> {
     try {
       const answer = this.#context.http.handle(request);
       if (!(answer instanceof Promise)) return answer;
       this.#watch();
-      return await answer;
+      return answer.catch(this.#onFault);
     } catch (error) {
-      this.#context.reportError(error);
-      return internalError();
+      return this.#onFault(error);
     }
   }
+
+  readonly #onFault = (error: unknown): HttpResponse => {
+    this.#context.reportError(error);
+    return internalError();
+  };
 
   /** Answers from the head alone; the body is dropped when that is cheap. */
   async #answerEarly(head: ParsedHead, response: HttpResponse): Promise<boolean> {
@@ -219,7 +226,7 @@ export class Http1Connection implements ProtocolConnection {
       !head.expectsContinue;
     this.#enter("handling");
     try {
-      const keep = await this.#respondSafely(
+      const keep = await this.#respond(
         response,
         this.#frame(head, head.keepAlive && droppable),
       );
@@ -240,28 +247,27 @@ export class Http1Connection implements ProtocolConnection {
     return { isHead: method === "HEAD", httpVersion, keepAlive: keepAlive && !this.#draining };
   }
 
-  /** A response with a field that must not be sent is replaced, before anything of it was written. */
-  async #respondSafely(response: HttpResponse, framing: ResponseFraming): Promise<boolean> {
+  /**
+   * Writes a response; true when the connection can serve another request. One with a field that must not be sent is
+   * replaced, before anything of it was written.
+   */
+  async #respond(response: HttpResponse, framing: ResponseFraming): Promise<boolean> {
+    const { body } = response;
     try {
-      return await this.#respond(response, framing);
+      if (body !== undefined && !isParts(body)) {
+        const isDelimited = framing.httpVersion === "1.1";
+        const streamFraming = { ...framing, keepAlive: framing.keepAlive && isDelimited };
+        await this.#stream(body, { response, framing: streamFraming });
+        return streamFraming.keepAlive;
+      }
+      await this.#writer.writeWhole(response, body ?? [], framing);
     } catch (error) {
       if (!(error instanceof ResponseFieldError)) throw error;
       this.#context.reportError(error);
-      return await this.#respond(internalError(), framing);
+      const replacement = internalError();
+      await this.#writer.writeWhole(replacement, replacement.body, framing);
     }
-  }
-
-  /** Writes a response; true when the connection can serve another request. */
-  async #respond(response: HttpResponse, framing: ResponseFraming): Promise<boolean> {
-    const { body } = response;
-    if (body === undefined || isParts(body)) {
-      await this.#writer.writeWhole(response, body ?? [], framing);
-      return framing.keepAlive;
-    }
-    const isDelimited = framing.httpVersion === "1.1";
-    const streamFraming = { ...framing, keepAlive: framing.keepAlive && isDelimited };
-    await this.#stream(body, { response, framing: streamFraming });
-    return streamFraming.keepAlive;
+    return framing.keepAlive;
   }
 
   async #stream(
@@ -310,15 +316,19 @@ export class Http1Connection implements ProtocolConnection {
     if (this.#input.ended) return this.#peerEnded();
     if (!this.#input.canWatch) return;
     this.#isWatching = true;
-    this.#input.fill()?.then((count) => {
-      this.#isWatching = false;
-      if (count === 0) this.#peerEnded();
-      else this.#watch();
-    }, () => {
-      this.#isWatching = false;
-      this.#peerGone();
-    });
+    this.#input.fill()?.then(this.#onInput, this.#onBroken);
   }
+
+  readonly #onInput = (count: number): void => {
+    this.#isWatching = false;
+    if (count === 0) this.#peerEnded();
+    else this.#watch();
+  };
+
+  readonly #onBroken = (): void => {
+    this.#isWatching = false;
+    this.#peerGone();
+  };
 
   /** The end of input may be a half-closed connection that still wants its answer: it gets a moment for that. */
   #peerEnded(): void {
@@ -361,7 +371,7 @@ export class Http1Connection implements ProtocolConnection {
   }
 }
 
-function internalError(): HttpResponse {
+function internalError() {
   return {
     status: 500,
     headers: ERROR_FIELDS,

@@ -65,7 +65,7 @@ export class Http1Writer {
   }
 
   /** A response whose body is there as a whole. */
-  async writeWhole(
+  writeWhole(
     response: HttpResponse,
     parts: readonly Uint8Array[],
     framing: ResponseFraming,
@@ -75,7 +75,10 @@ export class Http1Writer {
     const hasBody = statusHasBody(response.status);
     const length = hasBody ? `content-length: ${byteSize}\r\n` : "";
     const head = this.#formatHead(response, framing, length);
-    await this.#gather(head, hasBody && !framing.isHead ? parts : []);
+    const written = hasBody && !framing.isHead ? parts : [];
+    return 3 * head.length + byteSize < LARGE_PART_BYTES
+      ? this.#writeOnce(head, written)
+      : this.#gather(head, written);
   }
 
   /** The head of a response whose body follows in chunks, or up to the end of the connection. */
@@ -123,7 +126,22 @@ export class Http1Writer {
     return lines;
   }
 
-  /** Text and parts with as few writes as possible; most responses take one. */
+  /** Text and parts that fit into a scratch buffer together. */
+  async #writeOnce(text: string, parts: readonly Uint8Array[]): Promise<void> {
+    const scratch = takeScratch();
+    try {
+      let filled = this.#encoder.encodeInto(text, scratch).written;
+      for (const part of parts) {
+        scratch.set(part, filled);
+        filled += part.length;
+      }
+      await this.write(scratch.subarray(0, filled));
+    } finally {
+      releaseScratch(scratch);
+    }
+  }
+
+  /** Text and parts with as few writes as possible, large parts from where they lie. */
   async #gather(text: string, parts: readonly Uint8Array[]): Promise<void> {
     const scratch = takeScratch();
     try {
