@@ -59,7 +59,6 @@ export interface BatchInputPlan extends BatchInputRule {
 /** Everything about a model that does not change from run to run. */
 export interface RunPlan {
   readonly isBatching: boolean;
-  readonly hasRaggedInputs: boolean;
   readonly inputs: ReadonlyMap<string, InputPlan>;
   readonly outputs: ReadonlyMap<string, OutputPlan>;
   readonly batchInputs: readonly BatchInputPlan[];
@@ -81,7 +80,6 @@ export function createRunPlan(config: ModelConfig, signature: SessionSignature):
   }
   return {
     isBatching,
-    hasRaggedInputs: ragged.size > 0,
     inputs,
     outputs,
     batchInputs: planBatchInputs(config),

@@ -19,8 +19,6 @@ import type { ServerOptions } from "./options.ts";
 
 /** Key of `--backend-config` for the batch size of models that give none. */
 const DEFAULT_BATCH_KEY = "default-max-batch-size";
-const DEFAULT_BATCH_SIZE = 4;
-const BATCH_SIZE_MAX = 2 ** 31 - 1;
 
 const BATCH_STRATEGY_PARAMETER = "TRITON_BATCH_STRATEGY_PATH";
 
@@ -82,18 +80,15 @@ export function unknownBackendError(
 }
 
 /**
- * Batch size of models that batch and give none: `--backend-config` of the backend, else the global one, else 4.
- * @throws ServerError INVALID_ARG when the setting is no number.
+ * Checks the default batch size of `--backend-config` that holds for a backend; the backend reads it itself, as part of
+ * its settings, but a wrong one is told in one way for all.
+ * @throws ServerError INVALID_ARG when it is no number.
  */
-export function defaultMaxBatchSize(options: ServerOptions, backendName: string): number {
+export function checkDefaultBatchSize(options: ServerOptions, backendName: string): void {
   const text = options.backendConfig.get(backendName)?.get(DEFAULT_BATCH_KEY) ??
     options.backendConfig.get("")?.get(DEFAULT_BATCH_KEY);
-  if (text === undefined) return DEFAULT_BATCH_SIZE;
-  const digits = /^\s*([+-]?[0-9]+)/.exec(text)?.[1];
-  if (digits === undefined) {
-    throw new ServerError("INVALID_ARG", `failed to convert '${text}' to integral number`);
-  }
-  return Math.min(Math.max(Number(digits), 0), BATCH_SIZE_MAX);
+  if (text === undefined || /^\s*[+-]?[0-9]/.test(text)) return;
+  throw new ServerError("INVALID_ARG", `failed to convert '${text}' to integral number`);
 }
 
 function describedTensors({ input, output }: ModelConfig): Set<string> {
@@ -108,8 +103,7 @@ async function autoComplete(
 ): Promise<ConfigIssue[]> {
   const before = source.config.schedulingChoice.case;
   try {
-    // The backend reads the setting itself, as part of its settings; a wrong one is told in one way for all.
-    defaultMaxBatchSize(options, backend.name);
+    checkDefaultBatchSize(options, backend.name);
     await backend.autoComplete(source);
   } catch (reason) {
     const { message, code } = ServerError.from(reason);

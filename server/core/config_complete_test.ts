@@ -9,8 +9,8 @@ import {
 import { normalizeModelConfig, parseModelConfig } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import {
+  checkDefaultBatchSize,
   completeModelConfig,
-  defaultMaxBatchSize,
   unknownBackendError,
 } from "./config_complete.ts";
 import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "./options.ts";
@@ -180,7 +180,7 @@ Deno.test("completeModelConfig() checks the files of initial states", async () =
   }
 });
 
-Deno.test("defaultMaxBatchSize() takes the backend's setting, then the global one, then 4", () => {
+Deno.test("checkDefaultBatchSize() looks at the backend's setting, else at the global one", () => {
   const options = (settings: Record<string, string>): ServerOptions => ({
     ...DEFAULT_SERVER_OPTIONS,
     backendConfig: new Map(
@@ -190,14 +190,15 @@ Deno.test("defaultMaxBatchSize() takes the backend's setting, then the global on
       ]),
     ),
   });
-  equal(defaultMaxBatchSize(options({}), "onnxruntime"), 4);
-  equal(defaultMaxBatchSize(options({ "": "7" }), "onnxruntime"), 7);
-  equal(defaultMaxBatchSize(options({ "": "7", onnxruntime: "9" }), "onnxruntime"), 9);
-  equal(defaultMaxBatchSize(options({ "": "-2" }), "onnxruntime"), 0);
-  throws(
-    () => defaultMaxBatchSize(options({ "": "many" }), "onnxruntime"),
-    /failed to convert 'many' to integral number/,
-  );
+  for (const settings of [{}, { "": "7" }, { "": "many", onnxruntime: "-2" }]) {
+    checkDefaultBatchSize(options(settings), "onnxruntime");
+  }
+  for (const settings of [{ "": "many" }, { "": "7", onnxruntime: "many" }]) {
+    throws(
+      () => checkDefaultBatchSize(options(settings), "onnxruntime"),
+      /failed to convert 'many' to integral number/,
+    );
+  }
 });
 
 Deno.test("unknownBackendError() names the backends there are, or the missing feature", () => {

@@ -116,10 +116,6 @@ export class VersionStatistics implements JobObserver {
     if (summaryQuantiles !== undefined) this.#summaries = createSummaries(summaryQuantiles);
   }
 
-  get batchRetryCount(): number {
-    return this.#batchRetryCount;
-  }
-
   accepted(_job: Job): void {
     this.#received++;
     this.#pending++;

@@ -25,7 +25,6 @@ export interface OutputRule {
   readonly datatype: Datatype;
   readonly dims: readonly number[];
   readonly reshape: readonly number[] | undefined;
-  readonly labelFilename: string;
 }
 
 /** Inputs and outputs of one model, prepared once at load. */
@@ -80,7 +79,6 @@ function outputRule(output: ModelOutput): OutputRule {
     datatype: requireDatatype(output.name, datatypeOfConfig(output.dataType)),
     dims: output.dims.map(Number),
     reshape: output.reshape?.shape.map(Number),
-    labelFilename: output.labelFilename,
   };
 }
 

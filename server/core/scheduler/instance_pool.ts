@@ -32,7 +32,6 @@ export interface InstancePoolOptions {
 
 /** The instances of one model version, each running at most one batch at a time. */
 export class InstancePool {
-  readonly size: number;
   /** Set by the scheduler: an instance became free, the outcomes of its batch are in `job.outcome`. */
   onFinished: (jobs: readonly Job[]) => void = () => {};
   readonly #idle: ModelInstance[];
@@ -41,7 +40,6 @@ export class InstancePool {
 
   constructor(options: InstancePoolOptions) {
     this.#idle = [...options.instances].reverse();
-    this.size = options.instances.length;
     this.#clock = options.clock;
     this.#observer = options.observer;
   }
