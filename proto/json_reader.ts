@@ -33,6 +33,8 @@ export class JsonReader {
   readonly end: number;
   /** The number that was read last. */
   readonly number: NumberToken = new NumberToken();
+  /** Values that were made of the text so far; whoever makes them counts. */
+  valueCount = 0;
   offset = 0;
   readonly #strings: StringCache | undefined;
 

@@ -111,3 +111,14 @@ Deno.test("JsonReader.skipValue() checks the syntax of what it passes over", () 
   reader.skipValue();
   reader.finish();
 });
+
+Deno.test("parseJson() accepts 65536 values and refuses one more, skipValue() any number", () => {
+  const text = (count: number) => `[${new Array(count).fill("{}").join(",")}]`;
+  assert.doesNotThrow(() => parse(text(65_535)));
+  const refusal = "request JSON has more than 65536 values";
+  assert.equal(messageOf(() => parse(text(65_536))), refusal);
+  assert.equal(messageOf(() => parse(`{${'"a":1,'.repeat(65_536)}"a":1}`)), refusal);
+  const reader = new JsonReader(encoder.encode(text(100_000)));
+  reader.skipValue();
+  reader.finish();
+});

@@ -7,12 +7,15 @@ import { ServerError } from "./status.ts";
  */
 export type JsonValue = null | boolean | bigint | number | string | JsonValue[] | JsonObject;
 
+/** Values a document may have that becomes a tree: each of them is an object, and takes its time. */
+export const JSON_VALUES_MAX = 65_536;
+
 /** A JSON object. */
 export type JsonObject = Map<string, JsonValue>;
 
 /**
  * Reads a whole document that is small enough to become a tree of values.
- * @throws ServerError INVALID_ARG with the byte offset when it is malformed.
+ * @throws ServerError INVALID_ARG with the byte offset when it is malformed, or when it has too many values.
  */
 export function parseJson(bytes: Uint8Array): JsonValue {
   const reader = new JsonReader(bytes);
@@ -23,6 +26,7 @@ export function parseJson(bytes: Uint8Array): JsonValue {
 
 /** Reads the next value of `reader`, which lies in `depth` levels already. */
 export function readJsonValue(reader: JsonReader, depth = 0): JsonValue {
+  if (++reader.valueCount > JSON_VALUES_MAX) throw tooManyValues();
   switch (reader.kind()) {
     case "string":
       return reader.readString();
@@ -54,6 +58,10 @@ export function readJsonValue(reader: JsonReader, depth = 0): JsonValue {
       return members;
     }
   }
+}
+
+function tooManyValues(): ServerError {
+  return new ServerError("INVALID_ARG", `request JSON has more than ${JSON_VALUES_MAX} values`);
 }
 
 /** The error of a value of the wrong type; `what` names the member, `type` what it should be. */

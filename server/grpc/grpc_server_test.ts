@@ -180,3 +180,15 @@ Deno.test("small calls refuse large messages", async () => {
     "Received message larger than max (5000000 vs. 4194304)",
   ]);
 });
+
+Deno.test("Small calls refuse messages with too many fields, known or not", async () => {
+  const { call } = createMemoryServer(new FakeClock());
+  for (const tag of [0x0a, 0x1a, 0x7a]) {
+    const message = new Uint8Array(2 * 65_537);
+    for (let at = 0; at < message.length; at += 2) message[at] = tag;
+    const refusal = ["3", "request has more than 65536 fields"];
+    assert.deepEqual(statusOf(await call("RepositoryModelLoad", message)), refusal);
+    const [code] = statusOf(await call("ModelMetadata", message.subarray(2)));
+    assert.notEqual(code, "3", "65536 are accepted");
+  }
+});

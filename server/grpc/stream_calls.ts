@@ -5,7 +5,8 @@ import {
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
 } from "../../proto/gen/reflection_pb.ts";
-import { unparsable } from "../../proto/grpc_codec_wire.ts";
+import { unparsable, WireReader } from "../../proto/grpc_codec_wire.ts";
+import { ServerError } from "../../proto/status.ts";
 import { forwardedHeaders } from "./grpc_options.ts";
 import type { HealthWatch } from "./health_service.ts";
 import { frameOf } from "./message_frame.ts";
@@ -26,15 +27,32 @@ export function checkMessageBytes(message: Uint8Array, limit: number): void {
   );
 }
 
-/** Decodes a small request message. */
+/** Fields of a message that the generated reader may make objects of. */
+const MAX_FIELDS = 65_536;
+
+/**
+ * Decodes a request message that carries no tensors.
+ * @throws ServerError INTERNAL when it is malformed, INVALID_ARG when it has too many fields.
+ */
 export function decodeRequest<Schema extends Parameters<typeof fromBinary>[0]>(
   schema: Schema,
   message: Uint8Array,
 ): MessageShape<Schema> {
+  checkFieldCount(message);
   try {
-    return fromBinary(schema, message);
+    return fromBinary(schema, message, { readUnknownFields: false });
   } catch {
     throw unparsable();
+  }
+}
+
+function checkFieldCount(message: Uint8Array): void {
+  const reader = new WireReader(message);
+  for (let count = 0; !reader.done; count++) {
+    if (count === MAX_FIELDS) {
+      throw new ServerError("INVALID_ARG", `request has more than ${MAX_FIELDS} fields`);
+    }
+    reader.skip(reader.tag());
   }
 }
 
