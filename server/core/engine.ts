@@ -47,6 +47,7 @@ type ServerState = "INITIALIZING" | "READY" | "FAILED" | "EXITING";
 export class Engine implements InferenceApi {
   readonly #options: ServerOptions;
   readonly #parts: EngineParts;
+  readonly #log: Log;
   readonly #registry = new ModelRegistry();
   readonly #backends: BackendTable;
   readonly #lifecycle: ModelLifecycle;
@@ -59,6 +60,7 @@ export class Engine implements InferenceApi {
   constructor(options: ServerOptions, parts: EngineParts) {
     this.#options = options;
     this.#parts = parts;
+    this.#log = moduleLog(parts.log, "engine.ts");
     this.#metadata = createServerMetadata(options.id);
     this.#backends = new BackendTable(parts.openBackend);
     const { clock, repository } = parts;
@@ -151,7 +153,10 @@ export class Engine implements InferenceApi {
       const model = this.#registry.resolve(request.modelName, request.modelVersion);
       return model.infer(request, options?.signal);
     } catch (error) {
-      return Promise.reject(ServerError.refusal(error));
+      const refusal = ServerError.refusal(error);
+      const { modelName: name } = request;
+      this.#log.verbose(1, `request for model '${name}' refused: ${refusal.toReason()}`);
+      return Promise.reject(refusal);
     }
   }
 
@@ -231,6 +236,7 @@ export class Engine implements InferenceApi {
   }
 
   async #listDirectories(): Promise<void> {
+    this.#log.verbose(1, "Polling model repository");
     this.#directories = await this.#parts.repository.list();
   }
 }

@@ -274,3 +274,28 @@ Deno.test("Engine refuses versions of any length at once", async () => {
   assert.deepEqual(versions, ["1"]);
   assert.ok(performance.now() - startMs < 5_000, "it takes time that grows with the square");
 });
+
+Deno.test("Engine.infer() says in the verbose log which request failed, and why", async () => {
+  const fixture = new EngineFixture({
+    m: { outcome: () => ({ error: new ServerError("INTERNAL", "no luck") }) },
+  });
+  await fixture.start();
+  const { engine, clock, lines } = fixture;
+  const works = [
+    engine.infer(inferRequest("m", { id: "7" })),
+    engine.infer(inferRequest("nope")),
+  ];
+  const refused = Promise.all(works.map((work) => assert.rejects(work)));
+  await clock.advance(1);
+  await refused;
+  assert.ok(lines.includes("Polling model repository"));
+  assert.ok(
+    lines.includes("[request id: 7] request for 'm' version 1 failed: Internal: no luck"),
+    lines.join("\n"),
+  );
+  assert.ok(
+    lines.includes(
+      "request for model 'nope' refused: Not found: Request for unknown model: 'nope' is not found",
+    ),
+  );
+});

@@ -4,9 +4,10 @@ import type { CancelSignal, InferRequest, InferResponse } from "../../proto/infe
 import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
 import type { OutputLabels } from "./config_labels.ts";
+import type { Log } from "./log.ts";
 import { createResponse } from "./model_response.ts";
 import { checkRequest } from "./request_check.ts";
-import { Job } from "./scheduler/job.ts";
+import { Job, requestPrefix } from "./scheduler/job.ts";
 import type { Scheduler } from "./scheduler/scheduler.ts";
 import type { VersionStatistics } from "./statistics.ts";
 import type { TensorRules } from "./tensor_rules.ts";
@@ -22,6 +23,7 @@ export interface ModelParts {
   readonly instances: readonly ModelInstance[];
   readonly backendModel: BackendModel;
   readonly clock: Clock;
+  readonly log: Log;
   /** Where to leave what frees the buffers behind a response. */
   readonly releases: WeakMap<InferResponse, () => void>;
 }
@@ -70,12 +72,21 @@ export class Model implements AsyncDisposable {
             try {
               resolve(this.#respond(request, outcome));
             } catch (error) {
+              this.#tellFailure(request, error);
               reject(error);
             }
           },
         }),
       );
     });
+  }
+
+  #tellFailure({ id }: InferRequest, error: unknown): void {
+    const place = `'${this.config.name}' version ${this.versionText}`;
+    this.#parts.log.verbose(
+      1,
+      `${requestPrefix(id)}request for ${place} failed: ${ServerError.from(error).toReason()}`,
+    );
   }
 
   #respond(request: InferRequest, outcome: ExecuteOutcome): InferResponse {

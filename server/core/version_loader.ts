@@ -16,6 +16,7 @@ import type { BackendTable } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
 import { type ConfigSource, unknownBackendError } from "./config_complete.ts";
 import { readLabels } from "./config_labels.ts";
+import { type Log, moduleLog } from "./log.ts";
 import { Model } from "./model.ts";
 import type { RepositoryModel } from "./model_repository.ts";
 import { createScheduler } from "./scheduler/create_scheduler.ts";
@@ -26,6 +27,7 @@ import { createTensorRules } from "./tensor_rules.ts";
 /** What loading a version works with. */
 export interface VersionLoaderParts {
   readonly clock: Clock;
+  readonly log: Log;
   readonly backends: BackendTable;
   readonly backendNames: readonly string[];
   readonly statistics: StatisticsOptions;
@@ -93,6 +95,7 @@ export async function loadVersion(
     instances,
     backendModel,
     clock,
+    log: moduleLog(parts.log, "model.ts"),
     releases: parts.releases,
   });
 }
