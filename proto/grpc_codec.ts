@@ -42,6 +42,8 @@ export interface InferMessage {
 
 /** Most inputs and most requested outputs of a request. */
 export const MAX_TENSORS = 4096;
+/** Most fields of a request, and of a tensor in it, those that are unknown or repeated among them. */
+const MAX_FIELDS = 65_536;
 /** Most dimensions of a tensor. */
 export const MAX_RANK = 128;
 
@@ -64,7 +66,8 @@ export function parseInferMessage(bytes: Uint8Array): InferMessage {
     outputs: [],
     rawContents: [],
   };
-  while (!reader.done) {
+  for (let count = 0; !reader.done; count++) {
+    if (count === MAX_FIELDS) throw tooManyFields();
     const tag = reader.tag();
     switch (tag) {
       case 10:
@@ -98,6 +101,13 @@ export function parseInferMessage(bytes: Uint8Array): InferMessage {
   return message;
 }
 
+function tooManyFields(): ServerError {
+  return new ServerError(
+    "INVALID_ARG",
+    `inference request has more than ${MAX_FIELDS} fields in one message`,
+  );
+}
+
 function checkCount(count: number, what: string): void {
   if (count <= MAX_TENSORS) return;
   throw new ServerError(
@@ -114,7 +124,8 @@ function readInput(reader: WireReader): InputMessage {
     parameters: undefined,
     contents: undefined,
   };
-  while (!reader.done) {
+  for (let count = 0; !reader.done; count++) {
+    if (count === MAX_FIELDS) throw tooManyFields();
     const tag = reader.tag();
     if (tag === 10) input.name = reader.string();
     else if (tag === 18) input.datatype = reader.string();
@@ -146,7 +157,8 @@ function addDimension(shape: (number | bigint)[], dimension: number | bigint): v
 
 function readOutput(reader: WireReader): OutputMessage {
   const output: OutputMessage = { name: "", parameters: undefined };
-  while (!reader.done) {
+  for (let count = 0; !reader.done; count++) {
+    if (count === MAX_FIELDS) throw tooManyFields();
     const tag = reader.tag();
     if (tag === 10) output.name = reader.string();
     else if (tag === 18) output.parameters = readParameterEntry(reader, output.parameters);

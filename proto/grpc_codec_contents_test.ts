@@ -150,3 +150,26 @@ Deno.test("decodeInferRequest() refuses typed contents that take too long to con
     "most 67108864: larger tensors have to be sent as raw_input_contents",
   ]);
 });
+
+Deno.test("parseInferMessage() refuses messages with too many fields, whichever they are", () => {
+  const repeated = (field: number[], count: number) => {
+    const message = new Uint8Array(field.length * count);
+    for (let index = 0; index < count; index++) message.set(field, index * field.length);
+    return message;
+  };
+  const within = (tag: number, content: Uint8Array) => {
+    const { length } = content;
+    const head = [tag, length & 0x7f | 0x80, length >> 7 & 0x7f | 0x80, length >> 14];
+    return new Uint8Array([...head, ...content]);
+  };
+  const error = ["INVALID_ARG", "inference request has more than 65536 fields in one message"];
+  for (const field of [[0x7a, 0], [0x0a, 1, 0x61], [0x22, 0]]) {
+    parseInferMessage(repeated(field, 65_536));
+    assert.deepEqual(refusal(() => parseInferMessage(repeated(field, 65_537))), error);
+  }
+  for (const tag of [0x2a, 0x32]) {
+    parseInferMessage(within(tag, repeated([0x7a, 0], 65_536)));
+    const many = within(tag, repeated([0x7a, 0], 65_537));
+    assert.deepEqual(refusal(() => parseInferMessage(many)), error);
+  }
+});
