@@ -23,6 +23,19 @@ Deno.test("BodyCodec.inflate() refuses what is cut off or no compression at all"
   }
 });
 
+Deno.test("BodyCodec.inflate() takes no size from data that are cut off or go on", () => {
+  using codec = new BodyCodec();
+  const whole = gzipSync(new TextEncoder().encode("tensor".repeat(10)));
+  const longer = Uint8Array.of(...whole, 0xff, 0xff, 0xff, 0x7f);
+  for (const bytes of [whole.subarray(0, -5), longer]) {
+    bytes.set([0xff, 0xff, 0xff, 0x7f], bytes.length - 4);
+    assert.throws(() => codec.inflate(bytes, LIMIT), {
+      code: "INVALID_ARG",
+      message: /^Unable to decompress request body: /,
+    });
+  }
+});
+
 Deno.test("BodyCodec.inflate() reads long bodies on its thread", async () => {
   using codec = new BodyCodec();
   const bytes = new Uint8Array(3_000_000).map((_, index) => index * index);
