@@ -81,8 +81,12 @@ function formatFloat(value: number | bigint): string {
   const number = Number(value);
   if (Number.isNaN(number)) return "nan";
   if (!Number.isFinite(number)) return number > 0 ? "inf" : "-inf";
-  if (Math.abs(number) < 1e21) return number.toFixed(6);
-  return `${BigInt(number)}.000000`;
+  if (Object.is(number, -0)) return "-0.000000";
+  if (Math.abs(number) >= 1e21) return `${BigInt(number)}.000000`;
+  // Only odd multiples of 1/128 lie halfway between two numbers of six decimals: these go to the even one.
+  if (Math.abs(number * 128) % 2 !== 1) return number.toFixed(6);
+  const exact = number.toFixed(7);
+  return Number(exact.at(-2)) % 2 === 0 ? exact.slice(0, -1) : number.toFixed(6);
 }
 
 /** Indices of the largest values, largest first; equal ones by index, NaN last. */

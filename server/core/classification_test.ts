@@ -72,6 +72,22 @@ Deno.test("classify() prints floats with six decimals and NaN last", () => {
   ]);
 });
 
+Deno.test("classify() prints floats as printf does at zero and halfway between two numbers", () => {
+  const values = Float32Array.of(3 / 128, 1 / 128, -0, -1e-9, -1 / 128);
+  const result = classify(tensor("FP32", [5], values), {
+    count: 5,
+    isBatched: false,
+    labels: undefined,
+  });
+  assert.deepEqual(texts(result), [
+    "0.023438:0",
+    "0.007812:1",
+    "-0.000000:2",
+    "-0.000000:3",
+    "-0.007812:4",
+  ]);
+});
+
 Deno.test("classify() selects a few of many as it sorts all", () => {
   const values = Float32Array.from({ length: 5000 }, (_, index) => (index * 7919) % 5003);
   const few = classify(tensor("FP32", [5000], values), {
