@@ -33,8 +33,17 @@ Deno.test("readModelSettings() reads the parameters of config.md", () => {
   assert.equal(session.parallelExecution, true);
   assert.equal(session.memoryArena, false);
   assert.equal(session.memoryPattern, false);
-  assert.deepEqual(session.entries, { "session.use_device_allocator_for_initializers": "1" });
+  assert.deepEqual(session.entries, {
+    "session.intra_op.allow_spinning": "0",
+    "session.use_device_allocator_for_initializers": "1",
+  });
   assert.deepEqual(runEntries, { "memory.enable_memory_arena_shrinkage": "cpu:0" });
+});
+
+Deno.test("readModelSettings() lets threads spin only when the configuration says so", () => {
+  const key = "session.intra_op.allow_spinning";
+  assert.deepEqual(read({}).session.entries, { [key]: "0" });
+  assert.deepEqual(read({ [key]: "1" }).session.entries, { [key]: "1" });
 });
 
 Deno.test("readModelSettings() translates the graph level", () => {

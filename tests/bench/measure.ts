@@ -29,7 +29,7 @@ const WARM_SECONDS = 0.5;
 const FIRST_WARM_SECONDS = 4;
 const warmed = new WeakMap<MeasuredProcess, Set<string>>();
 /** Processors that other programs may keep busy without a measurement being tried again. */
-const QUIET = 0.2;
+export const QUIET = 0.2;
 
 /** Settings of {@linkcode measure}. */
 export interface MeasureOptions {

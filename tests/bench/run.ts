@@ -9,7 +9,7 @@
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { BareOnnxJob } from "./bare_onnx.ts";
+import type { BareOnnxJob, BareOnnxResult } from "./bare_onnx.ts";
 import {
   LARGE,
   modelFile,
@@ -18,7 +18,7 @@ import {
   writeBenchRepository,
   writeReferenceRepository,
 } from "./bench_models.ts";
-import { type Cell, measure, type Target } from "./measure.ts";
+import { type Cell, measure, QUIET, type Target } from "./measure.ts";
 import { MeasuredProcess } from "./measured_process.ts";
 import { type Payload, writeRequest } from "./payload.ts";
 import { formatCell, formatGoal, HEADLINE, print } from "./report.ts";
@@ -131,35 +131,49 @@ function target(
   };
 }
 
+/** The faster of the two ways to call: the loop must not look worse than it is. */
 async function runBareOnnx(
   payload: Payload,
   repository: string,
   settings: Settings,
-): Promise<{ perSecond: number; cpuUs: number }> {
-  let best = { perSecond: 0, cpuUs: Infinity };
-  // The faster of the two ways to call: the loop must not look worse than it is.
-  for (const blocking of [true, false]) {
-    const job: BareOnnxJob = {
-      modelFile: modelFile(repository, payload),
-      inputName: payload.inputName,
-      outputName: payload.outputName,
-      shape: payload.shape,
-      seconds: settings.seconds,
-      blocking,
-    };
-    const script = join(import.meta.dirname!, "bare_onnx.ts");
-    const command = [DENO, "run", "-A", script, JSON.stringify(job)];
-    const whole = settings.serverProcessor === undefined
-      ? command
-      : ["taskset", "-c", String(settings.serverProcessor), ...command];
-    const run = await new Deno.Command(whole[0]!, { args: whole.slice(1), stderr: "inherit" })
-      .output();
-    if (!run.success) throw new Error(`bare ONNX Runtime failed with ${payload.model}`);
-    const result = JSON.parse(new TextDecoder().decode(run.stdout));
-    const perSecond = result.runs / result.seconds;
-    if (perSecond > best.perSecond) best = { perSecond, cpuUs: result.cpuUs };
+): Promise<BareOnnxResult> {
+  const job = {
+    modelFile: modelFile(repository, payload),
+    inputName: payload.inputName,
+    outputName: payload.outputName,
+    shape: payload.shape,
+    seconds: settings.seconds,
+  };
+  const blocking = await measureLoop({ ...job, blocking: true }, settings);
+  const pooled = await measureLoop({ ...job, blocking: false }, settings);
+  return pooled.perSecond > blocking.perSecond ? pooled : blocking;
+}
+
+/** Tried again while other programs disturb it, as every other measurement. */
+async function measureLoop(job: BareOnnxJob, settings: Settings): Promise<BareOnnxResult> {
+  let best = await runLoop(job, settings);
+  for (let count = 1; count < settings.tries && best.foreign > QUIET; count++) {
+    const next = await runLoop(job, settings);
+    if (next.foreign < best.foreign) best = next;
   }
   return best;
+}
+
+async function runLoop(job: BareOnnxJob, settings: Settings): Promise<BareOnnxResult> {
+  const script = join(import.meta.dirname!, "bare_onnx.ts");
+  const command = [DENO, "run", "-A", script, JSON.stringify(job)];
+  const whole = settings.serverProcessor === undefined
+    ? command
+    : ["taskset", "-c", String(settings.serverProcessor), ...command];
+  const run = await new Deno.Command(whole[0]!, { args: whole.slice(1), stderr: "inherit" })
+    .output();
+  if (!run.success) throw new Error(`bare ONNX Runtime failed with ${job.modelFile}`);
+  return JSON.parse(new TextDecoder().decode(run.stdout));
+}
+
+function formatLoop({ title }: Payload, { perSecond, cpuUs, foreign }: BareOnnxResult): string {
+  return `${title}: bare ONNX Runtime ${perSecond.toFixed(0)}/s, ${cpuUs.toFixed(1)} us each, ` +
+    `foreign ${foreign.toFixed(2)}`;
 }
 
 async function main(): Promise<void> {
@@ -171,20 +185,17 @@ async function main(): Promise<void> {
   await using ours = await startOurs(repository, settings);
   await using bare = await startBare(settings);
   const cells = new Map<string, Cell>();
-  const bareOnnx = new Map<Payload, { perSecond: number; cpuUs: number }>();
+  const bareOnnx = new Map<string, BareOnnxResult>();
   print(HEADLINE);
   const live = await measure(bare, LIVE, 8, settings);
   print(formatCell("GET, bare transport", live, []));
   for (const payload of payloads) {
-    const loop = await runBareOnnx(payload, repository, settings);
-    bareOnnx.set(payload, loop);
-    print(
-      `${payload.title}: bare ONNX Runtime ${loop.perSecond.toFixed(0)}/s, ${
-        loop.cpuUs.toFixed(1)
-      } us each`,
-    );
     for (const way of WAYS) {
       if (!`${payload.title} ${way}`.includes(settings.only)) continue;
+      // Next to what it is compared with: the speed of a shared machine changes from minute to minute.
+      const loop = await runBareOnnx(payload, repository, settings);
+      bareOnnx.set(`${payload.model} ${way}`, loop);
+      print(formatLoop(payload, loop));
       const request = await writeRequest(payload, way, directory);
       for (const concurrency of settings.concurrencies) {
         const key = `${payload.model} ${way} ${concurrency}`;
@@ -211,7 +222,7 @@ async function main(): Promise<void> {
 
 function printGoals(
   cells: ReadonlyMap<string, Cell>,
-  bareOnnx: ReadonlyMap<Payload, { perSecond: number }>,
+  bareOnnx: ReadonlyMap<string, BareOnnxResult>,
 ): void {
   print("");
   // JSON is text to be read and written: its cost has no goal.
@@ -227,8 +238,8 @@ function printGoals(
       );
     }
   }
-  const loop = bareOnnx.get(REAL);
   for (const way of ways) {
+    const loop = bareOnnx.get(`${REAL.model} ${way}`);
     const cell = cells.get(`${REAL.model} ${way} 8`);
     if (loop === undefined || cell === undefined) continue;
     const ratio = cell.perSecond / loop.perSecond;
