@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from nereid_testing.protocols import PROTOCOLS
-from nereid_testing.server import PROJECT, ServerProcess
+from nereid_testing.server import PROJECT, ServerProcess, deno
 
 REPOSITORY = PROJECT / "examples" / "model_repository"
 MODELS = ("silero_vad", "ocr_det", "ocr_rec", "ocr_cls")
@@ -19,7 +19,7 @@ def is_complete():
 @pytest.fixture(scope="session")
 def real_repository():
     if not is_complete():
-        run = subprocess.run(["deno", "eval", BUILD], cwd=PROJECT, capture_output=True, text=True, timeout=170)
+        run = subprocess.run([deno(), "eval", BUILD], cwd=PROJECT, capture_output=True, text=True, timeout=170)
         if not is_complete():
             pytest.skip(f"the models could not be fetched: {(run.stderr or run.stdout)[-500:]}")
     return REPOSITORY

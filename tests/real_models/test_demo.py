@@ -1,0 +1,61 @@
+"""The README's demo, started a second time: nothing is fetched, and the printed command works as printed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+
+from nereid_testing.server import PROJECT, deno
+
+NO_NETWORK = {
+    "npm_config_registry": "http://127.0.0.1:9/",
+    "PIP_INDEX_URL": "http://127.0.0.1:9/",
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "HTTP_PROXY": "http://127.0.0.1:9",
+    "NO_PROXY": "localhost,127.0.0.1",
+    "NO_COLOR": "1",
+}
+START_LIMIT_S = 60
+
+
+def read_until(stream, pattern):
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if re.search(pattern, line):
+            break
+    return "".join(lines)
+
+
+def test_second_start_without_network_prints_a_command_that_works(real_repository):
+    flags = ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
+    demo = subprocess.Popen(
+        [deno(), "run", "-A", "scripts/demo.ts", *flags],
+        cwd=PROJECT,
+        env={**os.environ, **NO_NETWORK},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    guard = threading.Timer(START_LIMIT_S, demo.kill)
+    guard.start()
+    try:
+        output = read_until(demo.stdout, r"^\s+curl ")
+        command = re.search(r"^\s+(curl .*)$", output, re.MULTILINE)
+        assert command is not None, output
+        for name in ("silero_vad", "ocr_det", "ocr_rec", "ocr_cls"):
+            assert re.search(rf"\b{name}\b.*READY", output), output
+        answer = subprocess.run(
+            command[1], shell=True, cwd=PROJECT, capture_output=True, text=True, timeout=30
+        )
+        assert json.loads(answer.stdout)["outputs"], answer
+        demo.send_signal(signal.SIGTERM)
+        rest = demo.stdout.read()
+        assert demo.wait(timeout=30) == 0, output + rest
+    finally:
+        guard.cancel()
+        if demo.poll() is None:
+            demo.kill()
+        demo.wait()
