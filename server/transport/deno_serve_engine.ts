@@ -143,7 +143,8 @@ class DenoServeListener implements Listener {
       return buffer;
     } catch (error) {
       buffer.release();
-      throw error;
+      // Whatever else goes wrong with a body is of the client's making: cut off, malformed, or it has gone.
+      throw error instanceof HttpError ? error : new HttpError(400, "Request body is incomplete");
     }
   }
 }

@@ -96,3 +96,26 @@ Deno.test("openDenoServeListener() aborts the signal only when the client is gon
   assert.equal(abortedEarly, 0);
   await listener.drain(1_000);
 });
+
+Deno.test("openDenoServeListener() reports no fault for bodies that end early", async () => {
+  const faults: unknown[] = [];
+  const pool = new BufferPool({ poison: true });
+  const listener = await openDenoServeListener({
+    address: "127.0.0.1",
+    port: 0,
+    pool,
+    onError: (error) => faults.push(error),
+  }, { handle: () => ({ status: 200 }) });
+  for (
+    const framing of ["content-length: 100\r\n\r\n", "transfer-encoding: chunked\r\n\r\nzz\r\n"]
+  ) {
+    using peer = await Deno.connect({ hostname: "127.0.0.1", port: listener.port });
+    await peer.write(latin1(`POST / HTTP/1.1\r\nhost: a\r\n${framing}abc`));
+    await peer.closeWrite();
+    const answer = new Uint8Array(1000);
+    while (await peer.read(answer).catch(() => null) !== null);
+  }
+  assert.equal(await listener.drain(5_000), true);
+  assert.deepEqual(faults, []);
+  assert.equal(pool.outstandingCount, 0);
+});
