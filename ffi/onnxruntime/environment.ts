@@ -105,7 +105,11 @@ function openApi(libraryPath: string | undefined): OpenedApi {
   return opened;
 }
 
+/** Read by the library when it is loaded. `DisableTelemetryEvents` alone comes too late: files are made before it. */
+const DISABLE_TELEMETRY = "ORT_DISABLE_TELEMETRY";
+
 function bindApi(libraryPath: string | undefined): OpenedApi {
+  Deno.env.set(DISABLE_TELEMETRY, "1");
   const places = locateOrtLibrary(libraryPath);
   const { path, symbols } = openLibrary("the ONNX Runtime library", {
     ...places,
