@@ -1,7 +1,10 @@
 /** Runs at most this long may hold up the event loop: less than handing them to another thread costs. */
 const BLOCKING_LIMIT_MS = 0.05;
-/** And so much longer for each byte of input: taking it from a socket held up the event loop about as long. */
-const BLOCKING_LIMIT_MS_PER_BYTE = 0.1 / (1024 * 1024);
+/**
+ * And so much longer for each byte of input, about as long as taking it from a socket held up the event loop: a
+ * network that does little more than move its input runs at once.
+ */
+const LIMIT_MS_PER_BYTE = 0.25 / (1024 * 1024);
 /** A run on the blocking pool this short is worth a try; it includes the way there and back. */
 const CANDIDATE_LIMIT_MS = 0.5;
 /** A run this long counts threefold; it may be that the thread lost its core, so one does not decide. */
@@ -60,7 +63,7 @@ export class RunPace {
       this.#waitCount--;
       return;
     }
-    if (elapsedMs > CANDIDATE_LIMIT_MS) return;
+    if (elapsedMs > CANDIDATE_LIMIT_MS + run.byteSize * LIMIT_MS_PER_BYTE) return;
     if (this.#learned !== undefined && isWithin(run, this.#learned)) return;
     if (++this.#candidates < CANDIDATE_COUNT) return;
     this.#candidates = 0;
@@ -71,7 +74,7 @@ export class RunPace {
 
   /** Takes the time of a run that blocked. */
   recordBlocking(run: RunShape, elapsedMs: number): void {
-    const isLong = elapsedMs > BLOCKING_LIMIT_MS + run.byteSize * BLOCKING_LIMIT_MS_PER_BYTE;
+    const isLong = elapsedMs > BLOCKING_LIMIT_MS + run.byteSize * LIMIT_MS_PER_BYTE;
     const weight = elapsedMs > VERY_LONG_MS ? 3 * WEIGHT : WEIGHT;
     this.#longShare += ((isLong ? 1 : 0) - this.#longShare) * weight;
     if (++this.#goodCount === FORGIVING_COUNT) this.#penalty = FIRST_PENALTY;
