@@ -8,6 +8,7 @@ import { judgeCases, type PendingLists } from "./pending.ts";
 import { type Suite, type SuiteContext, SUITES } from "./suites.ts";
 
 const HERE = new URL(".", import.meta.url).pathname;
+/** Where the copies come from: golden/http, golden/grpc, golden/config and golden/behaviour. */
 const RECORDED = `${HERE}../../../shared/golden`;
 
 interface Outcome {
