@@ -1,3 +1,4 @@
+import { joinParts } from "../../proto/join_parts.ts";
 import { ServerError, type StatusCode } from "../../proto/status.ts";
 
 /** A directory entry; links are followed. */
@@ -86,13 +87,7 @@ export async function readBoundedFile(
     if (byteSize > byteSizeMax) throw fileError(file, `it is larger than ${byteSizeMax} bytes`);
     chunks.push(chunk.subarray(0, count));
   }
-  const bytes = new Uint8Array(byteSize);
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.byteLength;
-  }
-  return bytes;
+  return joinParts(chunks);
 }
 
 /** The reference's words for a file that cannot be read. */

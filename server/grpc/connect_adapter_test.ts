@@ -11,7 +11,8 @@ import type { HttpResponse } from "../transport/transport.ts";
 import { createConnectHandler } from "./connect_adapter.ts";
 import { DEFAULT_GRPC_OPTIONS, type GrpcOptions } from "./grpc_options.ts";
 import { MemoryApi } from "./memory_api.ts";
-import { frameOf, joinParts } from "./message_frame.ts";
+import { joinParts } from "../../proto/join_parts.ts";
+import { frameOf } from "./message_frame.ts";
 
 const SERVICE = "/inference.GRPCInferenceService";
 

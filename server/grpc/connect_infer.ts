@@ -13,7 +13,8 @@ import { type EncodedMessage, encodeInferResponse } from "../../proto/grpc_codec
 import type { InferenceApi } from "../core/inference_api.ts";
 import { AsyncQueue } from "./async_queue.ts";
 import { forwardedHeaders, type GrpcOptions } from "./grpc_options.ts";
-import { joinParts, PREFIX_BYTES } from "./message_frame.ts";
+import { joinParts } from "../../proto/join_parts.ts";
+import { PREFIX_BYTES } from "./message_frame.ts";
 import { startInfer } from "./model_infer.ts";
 import { StreamInfer } from "./stream_infer.ts";
 

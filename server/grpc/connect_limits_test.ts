@@ -5,7 +5,8 @@ import {
   ModelInferRequestSchema,
 } from "../../proto/gen/grpc_service_pb.ts";
 import { checkInferBody, checkInferMessage } from "./connect_limits.ts";
-import { frameOf, joinParts } from "./message_frame.ts";
+import { joinParts } from "../../proto/join_parts.ts";
+import { frameOf } from "./message_frame.ts";
 
 function encode(
   contents: MessageInitShape<typeof InferTensorContentsSchema>,

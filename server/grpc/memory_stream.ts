@@ -1,4 +1,4 @@
-import { joinParts } from "./message_frame.ts";
+import { joinParts } from "../../proto/join_parts.ts";
 import type { Headers, RpcStream } from "../transport/transport.ts";
 
 type HeaderBlock = readonly (readonly [string, string])[];

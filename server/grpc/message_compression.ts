@@ -4,7 +4,7 @@ import { deflateSync, gunzipSync, gzipSync, inflateSync } from "node:zlib";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { CompressionLevel } from "./grpc_options.ts";
 import { ACCEPTED_ENCODINGS } from "./grpc_status.ts";
-import { joinParts } from "./message_frame.ts";
+import { joinParts } from "../../proto/join_parts.ts";
 
 /** Message encodings besides identity. */
 export type MessageEncoding = "gzip" | "deflate";

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import assert from "node:assert/strict";
 import { deflateSync, gunzipSync, gzipSync, inflateSync } from "node:zlib";
-import { joinParts } from "./message_frame.ts";
+import { joinParts } from "../../proto/join_parts.ts";
 import { MessageCompression, messageEncoding, responseEncoding } from "./message_compression.ts";
 
 const LIMITS = { maxMessageBytes: 300 * 1024 * 1024, maxInflatedBytes: 400 * 1024 * 1024 };

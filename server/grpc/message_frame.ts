@@ -16,16 +16,3 @@ export function frameOf(message: Uint8Array): Uint8Array[] {
   writePrefix(prefix, message.length);
   return message.length === 0 ? [prefix] : [prefix, message];
 }
-
-/** Joins parts. */
-export function joinParts(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  let length = 0;
-  for (const part of parts) length += part.length;
-  const result = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    result.set(part, at);
-    at += part.length;
-  }
-  return result;
-}

@@ -1,3 +1,4 @@
+import { joinParts } from "../../proto/join_parts.ts";
 import { readLength } from "../../proto/bytes_tensor.ts";
 import {
   completeInferRequest,
@@ -60,9 +61,9 @@ export class BodyCodec implements Disposable {
   deflate(parts: readonly Uint8Array[], coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
     const byteSize = parts.reduce((size, part) => size + part.length, 0);
     if (byteSize <= INLINE_COMPRESSION_BYTES) {
-      return runCodecJob("deflate", { bytes: join(parts, byteSize), coding });
+      return runCodecJob("deflate", { bytes: joinParts(parts), coding });
     }
-    return this.#thread.run("deflate", () => ({ bytes: join(parts, byteSize), coding }));
+    return this.#thread.run("deflate", () => ({ bytes: joinParts(parts), coding }));
   }
 
   /** Decodes the body of an infer request; see `decodeInferRequest`. */
@@ -111,14 +112,4 @@ export class BodyCodec implements Disposable {
 function statedSize(bytes: Uint8Array): number {
   if (bytes.length < 18 || bytes[0] !== 0x1f || bytes[1] !== 0x8b) return 0;
   return readLength(bytes, bytes.length - 4);
-}
-
-function join(parts: readonly Uint8Array[], byteSize: number): Uint8Array {
-  const joined = new Uint8Array(byteSize);
-  let offset = 0;
-  for (const part of parts) {
-    joined.set(part, offset);
-    offset += part.length;
-  }
-  return joined;
 }

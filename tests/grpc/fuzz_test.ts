@@ -9,7 +9,7 @@ import { DEFAULT_GRPC_OPTIONS } from "../../server/grpc/grpc_options.ts";
 import { createGrpcHandler } from "../../server/grpc/grpc_server.ts";
 import { MemoryApi } from "../../server/grpc/memory_api.ts";
 import { MemoryStream } from "../../server/grpc/memory_stream.ts";
-import { joinParts } from "../../server/grpc/message_frame.ts";
+import { joinParts } from "../../proto/join_parts.ts";
 import { missingTritonclient, runPython } from "./tritonclient_python.ts";
 
 const ROUNDS = 4000;
