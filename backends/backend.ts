@@ -42,12 +42,27 @@ export interface ExecuteRequest {
   /** Names of the outputs to compute, never empty. */
   readonly outputs: readonly string[];
   readonly parameters: Readonly<Record<string, ParameterValue>>;
+  /** Sequence flags of the client; with iterative sequences those of this turn. */
+  readonly sequenceStart: boolean;
+  readonly sequenceEnd: boolean;
+  /** As the client sent them: priority level (0 = default) and queue timeout in microseconds (0 = none). */
+  readonly priority: number;
+  readonly timeoutUs: number;
   /** Aborted when the client has gone. A backend may stop early when all requests of the batch are aborted. */
   readonly signal: CancelSignal | undefined;
+  /**
+   * Sends one response of a request whose outcome is `{ streamed: true }`, during `execute` or after it, until one was
+   * sent with `isFinal`; `undefined` as response with `isFinal` is the final flag alone (scheduling.md §11). An error
+   * is a response like any other and does not end the request by itself. Inputs stay valid until the final response.
+   * Returns a promise when the receiver is slow: wait for it before sending more. It settles, never rejects, also when
+   * the client has gone.
+   * @throws TypeError after the final response.
+   */
+  send(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined;
 }
 
-/** What became of one request: output tensors, or its failure. Shapes include the batch dimension and `reshape`. */
-export type ExecuteOutcome =
+/** One response: output tensors, or a failure. Shapes include the batch dimension and `reshape`. */
+export type ExecuteResponse =
   | {
     readonly outputs: readonly Tensor[];
     readonly parameters?: Readonly<Record<string, ParameterValue>>;
@@ -55,6 +70,14 @@ export type ExecuteOutcome =
     readonly release?: () => void;
   }
   | { readonly error: ServerError };
+
+/**
+ * What became of one request: its one response, or word that its responses go through `send`. With `reschedule` the
+ * request wants another turn (iterative sequences, scheduling.md §4.1).
+ */
+export type ExecuteOutcome =
+  | ExecuteResponse
+  | { readonly streamed: true; readonly reschedule?: boolean };
 
 /** Result of one execution: an outcome per request in request order, and two points of time for the statistics. */
 export interface ExecuteReport {

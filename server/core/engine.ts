@@ -12,6 +12,7 @@ import type {
   InferOptions,
   ModelIndexEntry,
   ModelMetadata,
+  ResponseReceiver,
   ServerMetadata,
 } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
@@ -149,15 +150,33 @@ export class Engine implements InferenceApi {
 
   infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
     try {
-      if (this.#state !== "READY" && this.#state !== "EXITING") throw notReady();
-      const model = this.#registry.resolve(request.modelName, request.modelVersion);
-      return model.infer(request, options?.signal);
+      return this.#findModel(request).infer(request, options?.signal);
     } catch (error) {
-      const refusal = ServerError.refusal(error);
-      const { modelName: name } = request;
-      this.#log.verbose(1, `request for model '${name}' refused: ${refusal.toReason()}`);
-      return Promise.reject(refusal);
+      return Promise.reject(this.#refuse(request, error));
     }
+  }
+
+  inferStream(
+    request: InferRequest,
+    receive: ResponseReceiver,
+    options?: InferOptions,
+  ): Promise<void> {
+    try {
+      return this.#findModel(request).inferStream(request, receive, options?.signal);
+    } catch (error) {
+      return Promise.reject(this.#refuse(request, error));
+    }
+  }
+
+  #findModel({ modelName, modelVersion }: InferRequest): Model {
+    if (this.#state !== "READY" && this.#state !== "EXITING") throw notReady();
+    return this.#registry.resolve(modelName, modelVersion);
+  }
+
+  #refuse({ modelName }: InferRequest, error: unknown): ServerError {
+    const refusal = ServerError.refusal(error);
+    this.#log.verbose(1, `request for model '${modelName}' refused: ${refusal.toReason()}`);
+    return refusal;
   }
 
   releaseResponse(response: InferResponse): void {

@@ -1,3 +1,4 @@
+import type { ServerError } from "../../proto/status.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { ModelStatistics } from "../../proto/gen/grpc_service_pb.ts";
 import type {
@@ -53,6 +54,22 @@ export interface InferOptions {
   readonly signal?: CancelSignal;
 }
 
+/** One message of a request that may have any number of responses. */
+export interface StreamedResponse {
+  /** Absent when this is the final flag alone, or an error. */
+  readonly response?: InferResponse;
+  /** This response failed; others may follow. */
+  readonly error?: ServerError;
+  /** Nothing comes any more. */
+  readonly isFinal: boolean;
+}
+
+/**
+ * Takes the messages of a stream in order. A promise means "not so fast": the model is asked to wait until it has
+ * settled. Must not throw, and the promise must settle when the client has gone as well.
+ */
+export type ResponseReceiver = (message: StreamedResponse) => Promise<void> | undefined;
+
 /**
  * The facade that every frontend and the embedding API use; plain data in and out, nothing to hold on to, so that a
  * frontend may live in another isolate. Every method throws ServerError with the texts of http.md and grpc.md.
@@ -73,11 +90,22 @@ export interface InferenceApi {
   /** Lists the directories of the repositories anew. */
   repositoryIndex(readyOnly: boolean): Promise<ModelIndexEntry[]>;
   /**
-   * Runs one request of a non-decoupled model. Settles only when the core no longer reads the request's buffers.
+   * Runs one request of a model that is not decoupled. Settles only when the core no longer reads the request's buffers.
    * Classification (http.md §9.6) is applied: such outputs come back as BYTES. An error tells by `isRefusal` that the
    * request was refused before it was queued.
    */
   infer(request: InferRequest, options?: InferOptions): Promise<InferResponse>;
+  /**
+   * Runs one request of any model, decoupled or not. Every response goes to `receive`, the last with `isFinal` (a
+   * model that is not decoupled: exactly one, final). Resolves after the final one, when the core no longer reads the
+   * request's buffers. Rejects, and `receive` is never called, when the request was refused or failed before it could
+   * answer; `isRefusal` as in `infer`. Call `releaseResponse` for each response.
+   */
+  inferStream(
+    request: InferRequest,
+    receive: ResponseReceiver,
+    options?: InferOptions,
+  ): Promise<void>;
   /** Tells that every byte of the response was used: its buffers may be reused. Optional, but do call it. */
   releaseResponse(response: InferResponse): void;
   /** Loads or reloads a model in EXPLICIT mode (management.md §5); parameters are `config` and `file:<path>`. */

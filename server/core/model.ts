@@ -1,13 +1,14 @@
-import type { BackendModel, ExecuteOutcome, ModelInstance } from "../../backends/backend.ts";
+import type { BackendModel, ExecuteResponse, ModelInstance } from "../../backends/backend.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { CancelSignal, InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
 import type { OutputLabels } from "./config_labels.ts";
+import type { ResponseReceiver, StreamedResponse } from "./inference_api.ts";
 import type { Log } from "./log.ts";
 import { createResponse } from "./model_response.ts";
-import { checkRequest } from "./request_check.ts";
-import { Job, requestPrefix } from "./scheduler/job.ts";
+import { type CheckedRequest, checkRequest } from "./request_check.ts";
+import { Job, type JobOptions, requestPrefix } from "./scheduler/job.ts";
 import type { Scheduler } from "./scheduler/scheduler.ts";
 import type { VersionStatistics } from "./statistics.ts";
 import type { TensorRules } from "./tensor_rules.ts";
@@ -53,32 +54,90 @@ export class Model implements AsyncDisposable {
 
   /** Checks and runs one request. @throws ServerError at once when it is refused. */
   infer(request: InferRequest, signal: CancelSignal | undefined): Promise<InferResponse> {
-    const { scheduler, clock } = this.#parts;
+    if (this.config.modelTransactionPolicy?.decoupled) {
+      throw new ServerError(
+        "UNSUPPORTED",
+        "a single response cannot be promised by models with decoupled transaction policy",
+      );
+    }
     const checked = checkRequest(request, this.rules);
     return new Promise((resolve, reject) => {
-      scheduler.enqueue(
-        new Job({
-          id: request.id,
-          correlationId: request.correlationId,
-          batchSize: checked.batchSize,
-          inputs: checked.inputs,
-          outputs: checked.outputs,
-          parameters: request.parameters,
-          signal,
-          priority: request.priority,
-          timeoutUs: request.timeoutUs,
-          startMs: clock.now(),
-          onDone: (_job, outcome) => {
-            try {
-              resolve(this.#respond(request, outcome));
-            } catch (error) {
-              this.#tellFailure(request, error);
-              reject(error);
-            }
-          },
-        }),
-      );
+      const onDone = (_job: Job, response: ExecuteResponse | undefined) => {
+        try {
+          // Without `onResponse` a job never ends without a response.
+          resolve(this.#respond(request, response!));
+        } catch (error) {
+          this.#tellFailure(request, error);
+          reject(error);
+        }
+      };
+      this.#enqueue(request, checked, { signal, onDone });
     });
+  }
+
+  /** Checks and runs one request with any number of responses. @throws ServerError at once when it is refused. */
+  inferStream(
+    request: InferRequest,
+    receive: ResponseReceiver,
+    signal: CancelSignal | undefined,
+  ): Promise<void> {
+    const checked = checkRequest(request, this.rules);
+    return new Promise((resolve, reject) => {
+      let hasResponse = false;
+      const onResponse = (response: ExecuteResponse | undefined, isFinal: boolean) => {
+        hasResponse = true;
+        return receive(this.#toMessage(request, response, isFinal));
+      };
+      const onDone = (_job: Job, response: ExecuteResponse | undefined) => {
+        if (response !== undefined && "error" in response && !hasResponse) {
+          this.#tellFailure(request, response.error);
+          reject(response.error);
+          return;
+        }
+        // Whoever is slow to take the last response keeps its buffers by `releaseResponse`.
+        if (response !== undefined) void onResponse(response, true);
+        resolve();
+      };
+      this.#enqueue(request, checked, { signal, onDone, onResponse });
+    });
+  }
+
+  #enqueue(
+    request: InferRequest,
+    checked: CheckedRequest,
+    calls: Pick<JobOptions, "signal" | "onDone" | "onResponse">,
+  ): void {
+    const { scheduler, clock } = this.#parts;
+    scheduler.enqueue(
+      new Job({
+        id: request.id,
+        correlationId: request.correlationId,
+        batchSize: checked.batchSize,
+        inputs: checked.inputs,
+        outputs: checked.outputs,
+        parameters: request.parameters,
+        sequenceStart: request.sequenceStart,
+        sequenceEnd: request.sequenceEnd,
+        priority: request.priority,
+        timeoutUs: request.timeoutUs,
+        startMs: clock.now(),
+        ...calls,
+      }),
+    );
+  }
+
+  #toMessage(
+    request: InferRequest,
+    response: ExecuteResponse | undefined,
+    isFinal: boolean,
+  ): StreamedResponse {
+    if (response === undefined) return { isFinal };
+    try {
+      return { response: this.#respond(request, response), isFinal };
+    } catch (error) {
+      this.#tellFailure(request, error);
+      return { error: ServerError.from(error), isFinal };
+    }
   }
 
   #tellFailure({ id }: InferRequest, error: unknown): void {
@@ -89,7 +148,7 @@ export class Model implements AsyncDisposable {
     );
   }
 
-  #respond(request: InferRequest, outcome: ExecuteOutcome): InferResponse {
+  #respond(request: InferRequest, outcome: ExecuteResponse): InferResponse {
     if ("error" in outcome) throw outcome.error;
     const { labels, releases } = this.#parts;
     let response: InferResponse;

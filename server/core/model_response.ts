@@ -1,4 +1,4 @@
-import type { ExecuteOutcome } from "../../backends/backend.ts";
+import type { ExecuteResponse } from "../../backends/backend.ts";
 import type { InferRequest, InferResponse, ParameterValue } from "../../proto/infer.ts";
 import type { Tensor } from "../../proto/tensor.ts";
 import { classify } from "./classification.ts";
@@ -13,7 +13,7 @@ export interface ResponseContext {
   readonly labels: OutputLabels;
 }
 
-type Success = Exclude<ExecuteOutcome, { readonly error: unknown }>;
+type Success = Exclude<ExecuteResponse, { readonly error: unknown }>;
 
 const NO_PARAMETERS: Readonly<Record<string, ParameterValue>> = {};
 

@@ -77,7 +77,8 @@ export async function loadVersion(
   });
   const { clock, delaySchedulerCount } = parts;
   const scheduler = createScheduler(source.config, {
-    pool: new InstancePool({ instances, clock, observer: statistics }),
+    instances,
+    createPool: (pooled) => new InstancePool({ instances: pooled, clock, observer: statistics }),
     clock,
     observer: statistics,
     rules,

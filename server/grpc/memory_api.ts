@@ -3,7 +3,12 @@ import { ModelStatisticsSchema } from "../../proto/gen/grpc_service_pb.ts";
 import { ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { InferenceApi, InferOptions, ModelMetadata } from "../core/inference_api.ts";
+import type {
+  InferenceApi,
+  InferOptions,
+  ModelMetadata,
+  ResponseReceiver,
+} from "../core/inference_api.ts";
 
 /** A request that waits for the test to settle it. */
 export interface HeldRequest {
@@ -97,6 +102,14 @@ export class MemoryApi implements InferenceApi {
     return new Promise((resolve, reject) => {
       this.held.push({ request, options, answer: () => resolve(answer()), fail: reject });
     });
+  }
+
+  async inferStream(
+    request: InferRequest,
+    receive: ResponseReceiver,
+    options: InferOptions = {},
+  ): Promise<void> {
+    await receive({ response: await this.infer(request, options), isFinal: true });
   }
 
   releaseResponse(_response: InferResponse): void {

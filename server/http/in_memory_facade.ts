@@ -1,7 +1,12 @@
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { InferenceApi, InferOptions, ModelMetadata } from "../core/inference_api.ts";
+import type {
+  InferenceApi,
+  InferOptions,
+  ModelMetadata,
+  ResponseReceiver,
+} from "../core/inference_api.ts";
 import type { Headers, HttpRequest, HttpResponse } from "../transport/transport.ts";
 
 /** A facade for tests: identity models in memory. */
@@ -65,6 +70,9 @@ export class InMemoryFacade implements InferenceApi {
       data,
     }));
     return Promise.resolve({ modelName, modelVersion: "1", id, parameters: {}, outputs });
+  }
+  async inferStream(request: InferRequest, receive: ResponseReceiver): Promise<void> {
+    await receive({ response: await this.infer(request), isFinal: true });
   }
   releaseResponse(response: InferResponse): void {
     this.released.push(response);

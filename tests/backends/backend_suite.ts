@@ -89,7 +89,7 @@ export function runBackendSuite(subject: SuiteSubject): void {
   test("a release that is called twice does no harm", async ({ instance, request }) => {
     const { outcomes } = await instance.execute([1, 2].map((n) => request([rowsOf(1, n)])));
     for (const outcome of outcomes) {
-      if ("error" in outcome) throw outcome.error;
+      if (!("outputs" in outcome)) throw new Error(`no outputs: ${Deno.inspect(outcome)}`);
       outcome.release?.();
       outcome.release?.();
     }

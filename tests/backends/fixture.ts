@@ -1,4 +1,5 @@
 import { create } from "@bufbuild/protobuf";
+import { executeRequest } from "./execute_request.ts";
 import type {
   Backend,
   BackendModel,
@@ -74,16 +75,13 @@ export async function openInstance(name: string, options: OpenOptions = {}): Pro
       instance: instances[0]!,
       instances,
       retryCount: () => retries,
-      request: (inputs, overrides = {}) => ({
-        id: "",
-        correlationId: 0n,
-        batchSize: config.maxBatchSize > 0 ? inputs[0]?.shape[0] ?? 1 : 1,
-        inputs,
-        outputs,
-        parameters: {},
-        signal: undefined,
-        ...overrides,
-      }),
+      request: (inputs, overrides = {}) =>
+        executeRequest({
+          batchSize: config.maxBatchSize > 0 ? inputs[0]?.shape[0] ?? 1 : 1,
+          inputs,
+          outputs,
+          ...overrides,
+        }),
       async [Symbol.asyncDispose]() {
         for (const instance of instances) await instance[Symbol.asyncDispose]();
         await model[Symbol.asyncDispose]();

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { executeRequest } from "./execute_request.ts";
 import { create } from "@bufbuild/protobuf";
 import type { Backend } from "../../backends/backend.ts";
 import { openBackend } from "../../backends/registry.ts";
@@ -56,15 +57,9 @@ async function loadOnce(backend: Backend, modelDirectory: string): Promise<void>
   for (const name of ["m_0", "m_1"]) {
     await using instance = await model.createInstance({ name, kind: "KIND_CPU", deviceId: 0 });
     const input = tensor("INPUT0", "FP32", [1, ROWS], new Array<number>(ROWS).fill(1));
-    const { outcomes } = await instance.execute([{
-      id: "",
-      correlationId: 0n,
-      batchSize: 1,
-      inputs: [input],
-      outputs: ["OUTPUT0"],
-      parameters: {},
-      signal: undefined,
-    }]);
+    const { outcomes } = await instance.execute([
+      executeRequest({ inputs: [input], outputs: ["OUTPUT0"] }),
+    ]);
     assert.equal(floats(outputsOf(outcomes[0])[0]!)[COLUMNS - 1], ROWS / 2);
     (outcomes[0] as { release?: () => void }).release?.();
   }

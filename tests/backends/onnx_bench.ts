@@ -69,7 +69,7 @@ for (const { name, dims, shape, count } of CASES) {
     await measure(`${name}: execute, ${placed} input`, count, async () => {
       const { outcomes } = await opened.instance.execute([request]);
       const outcome = outcomes[0]!;
-      if ("error" in outcome) throw outcome.error;
+      if (!("outputs" in outcome)) throw new Error(`no outputs: ${Deno.inspect(outcome)}`);
       outcome.release?.();
     });
   }

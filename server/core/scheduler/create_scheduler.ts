@@ -1,3 +1,4 @@
+import type { ModelInstance } from "../../../backends/backend.ts";
 import type { ModelConfig } from "../../../proto/gen/model_config_pb.ts";
 import type { Clock } from "../clock.ts";
 import type { TensorRules } from "../tensor_rules.ts";
@@ -9,7 +10,9 @@ import type { Scheduler } from "./scheduler.ts";
 
 /** What every scheduler works with. */
 export interface SchedulerParts {
-  readonly pool: InstancePool;
+  readonly instances: readonly ModelInstance[];
+  /** A pool over some or all of the instances; no instance may be in two pools. */
+  readonly createPool: (instances: readonly ModelInstance[]) => InstancePool;
   readonly clock: Clock;
   readonly observer: JobObserver;
   readonly rules: TensorRules;
@@ -20,6 +23,7 @@ export interface SchedulerParts {
 /** The scheduler that a complete configuration asks for (scheduling.md §0). */
 export function createScheduler(config: ModelConfig, parts: SchedulerParts): Scheduler {
   const { schedulingChoice, maxBatchSize } = config;
-  if (schedulingChoice.case !== "dynamicBatching") return new DefaultScheduler(parts);
-  return new DynamicBatcher(createBatchRules(schedulingChoice.value, maxBatchSize), parts);
+  const pooled = { ...parts, pool: parts.createPool(parts.instances) };
+  if (schedulingChoice.case !== "dynamicBatching") return new DefaultScheduler(pooled);
+  return new DynamicBatcher(createBatchRules(schedulingChoice.value, maxBatchSize), pooled);
 }

@@ -48,6 +48,8 @@ export class DefaultScheduler implements Scheduler {
     return this.#inflight.stop();
   }
 
+  readonly #onEnd = (): void => this.#inflight.subtract();
+
   readonly #onAbort = (job: Job): void => {
     if (this.#waiting.remove(job)) this.#drop(job);
   };
@@ -61,9 +63,6 @@ export class DefaultScheduler implements Scheduler {
   #onFinished(jobs: readonly Job[]): void {
     const next = this.#waiting.shift();
     if (next !== undefined) this.#pool.run([next]);
-    for (const job of jobs) {
-      job.finish(job.outcome!);
-      this.#inflight.subtract();
-    }
+    for (const job of jobs) job.settle(job.outcome!, this.#onEnd);
   }
 }

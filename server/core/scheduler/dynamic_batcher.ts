@@ -9,6 +9,11 @@ import { ReleaseOrder } from "./release_order.ts";
 import { RequestQueue } from "./request_queue.ts";
 import { InflightCounter, type Scheduler, stoppedError } from "./scheduler.ts";
 
+/** What a dynamic batcher works with. */
+export type DynamicBatcherParts =
+  & Pick<SchedulerParts, "clock" | "observer" | "rules" | "delaySchedulerCount">
+  & { readonly pool: InstancePool };
+
 /** A batch that could be formed now, or how long to wait for a better one. */
 interface BatchPlan {
   /** Jobs to send; empty = none yet. */
@@ -41,7 +46,7 @@ export class DynamicBatcher implements Scheduler {
   #timer: Timer | undefined;
   #timerAtMs = Infinity;
 
-  constructor(rules: BatchRules, parts: SchedulerParts) {
+  constructor(rules: BatchRules, parts: DynamicBatcherParts) {
     this.#rules = rules;
     this.#pool = parts.pool;
     this.#clock = parts.clock;
@@ -179,9 +184,10 @@ export class DynamicBatcher implements Scheduler {
   }
 
   #release(job: Job): void {
-    job.finish(job.outcome!);
-    this.#inflight.subtract();
+    job.settle(job.outcome!, this.#onEnd);
   }
+
+  readonly #onEnd = (): void => this.#inflight.subtract();
 
   /** One timer serves for everything; one that fires too early is cheaper than arming it anew at every request. */
   #armTimer(atMs: number, nowMs: number): void {

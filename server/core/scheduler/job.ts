@@ -1,4 +1,4 @@
-import type { ExecuteOutcome, ExecuteRequest } from "../../../backends/backend.ts";
+import type { ExecuteOutcome, ExecuteRequest, ExecuteResponse } from "../../../backends/backend.ts";
 import type { CancelSignal, ParameterValue } from "../../../proto/infer.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
@@ -17,6 +17,8 @@ export interface JobOptions {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly string[];
   readonly parameters: Readonly<Record<string, ParameterValue>>;
+  readonly sequenceStart?: boolean;
+  readonly sequenceEnd?: boolean;
   readonly signal: CancelSignal | undefined;
   /** Priority level the client asked for; 0 = the model's default. */
   readonly priority: number;
@@ -24,8 +26,16 @@ export interface JobOptions {
   readonly timeoutUs: number;
   /** When the core received the request, ms of the clock. */
   readonly startMs: number;
-  /** Called exactly once, with the outcome of an accepted job. */
-  readonly onDone: (job: Job, outcome: ExecuteOutcome) => void;
+  /**
+   * Called exactly once, when an accepted job is over: with its one response, or with `undefined` when all its
+   * responses went to `onResponse`.
+   */
+  readonly onDone: (job: Job, response: ExecuteResponse | undefined) => void;
+  /** Takes what the model sends through `send`; absent = only one response can be taken, `onDone` gets it. */
+  readonly onResponse?: (
+    response: ExecuteResponse | undefined,
+    isFinal: boolean,
+  ) => Promise<void> | undefined;
 }
 
 /**
@@ -34,15 +44,19 @@ export interface JobOptions {
  */
 export class Job implements ExecuteRequest {
   readonly id: string;
-  readonly correlationId: bigint | string;
   readonly batchSize: number;
-  readonly outputs: readonly string[];
   readonly parameters: Readonly<Record<string, ParameterValue>>;
   readonly signal: CancelSignal | undefined;
   readonly priority: number;
   readonly timeoutUs: number;
   readonly startMs: number;
+  /** Schedulers add control inputs, states and state outputs. */
   inputs: readonly Tensor[];
+  outputs: readonly string[];
+  /** An iterative sequence gives its requests an id and the flags of each turn. */
+  correlationId: bigint | string;
+  sequenceStart: boolean;
+  sequenceEnd: boolean;
   state: JobState = "new";
   /** When the scheduler accepted it. */
   queueStartMs = 0;
@@ -58,7 +72,13 @@ export class Job implements ExecuteRequest {
   heapIndex = -1;
   /** The outcome while a scheduler holds it back to preserve order. */
   outcome: ExecuteOutcome | undefined;
-  readonly #onDone: (job: Job, outcome: ExecuteOutcome) => void;
+  readonly #onDone: JobOptions["onDone"];
+  readonly #onResponse: JobOptions["onResponse"];
+  /** The response of a job that can take only one, until the model says that it was the last. */
+  #single: ExecuteResponse | undefined;
+  #singleCount = 0;
+  #isFinalSent = false;
+  #onFinalSent: (() => void) | undefined;
   #onAbort: (() => void) | undefined;
 
   constructor(options: JobOptions) {
@@ -72,7 +92,10 @@ export class Job implements ExecuteRequest {
     this.priority = options.priority;
     this.timeoutUs = options.timeoutUs;
     this.startMs = options.startMs;
+    this.sequenceStart = options.sequenceStart ?? false;
+    this.sequenceEnd = options.sequenceEnd ?? false;
     this.#onDone = options.onDone;
+    this.#onResponse = options.onResponse;
   }
 
   get isAborted(): boolean {
@@ -93,16 +116,69 @@ export class Job implements ExecuteRequest {
     this.#onAbort = undefined;
   }
 
-  /** Answers the request. A job that was answered already is left alone. */
-  finish(outcome: ExecuteOutcome): void {
+  send(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined {
+    if (this.#isFinalSent || this.state === "done") {
+      throw new TypeError("No response can be sent after the final one");
+    }
+    if (isFinal) this.#isFinalSent = true;
+    const isHeld = this.#onResponse === undefined
+      ? this.#keepSingle(response)
+      : this.#onResponse(response, isFinal);
+    if (isFinal) this.#onFinalSent?.();
+    return isHeld;
+  }
+
+  #keepSingle(response: ExecuteResponse | undefined): undefined {
+    if (response === undefined) return;
+    this.#singleCount++;
+    if (this.#single === undefined) {
+      this.#single = response;
+      return;
+    }
+    // One response too many: what was promised cannot be kept any more (http.md §9.7).
+    releaseOutputs(this.#single);
+    releaseOutputs(response);
+    this.#single = wrongCount(this.#singleCount);
+  }
+
+  /**
+   * Answers the request with the outcome of its execution; when the model streams, as soon as the final response was
+   * sent as well. `onEnd` is called once when the job is over. A job that is over already is left alone.
+   */
+  settle(outcome: ExecuteOutcome, onEnd: () => void): void {
+    if (!("streamed" in outcome) && !this.#isFinalSent) {
+      this.finish(outcome);
+      onEnd();
+      return;
+    }
+    const end = () => {
+      this.finish(this.#onResponse === undefined ? this.#single ?? wrongCount(0) : undefined);
+      onEnd();
+    };
+    if (this.#isFinalSent) end();
+    else this.#onFinalSent = end;
+  }
+
+  /** Ends the job with its one response, or with none because all were sent. A job that is over is left alone. */
+  finish(response: ExecuteResponse | undefined): void {
     if (this.state === "done") return;
     this.state = "done";
     this.unwatch();
     this.outcome = undefined;
     // Queues and heaps may hold an answered job a little longer; the caller's buffers they must not hold.
     this.inputs = NO_INPUTS;
-    this.#onDone(this, outcome);
+    this.#single = undefined;
+    this.#onFinalSent = undefined;
+    this.#onDone(this, response);
   }
+}
+
+function wrongCount(count: number): ExecuteResponse {
+  return { error: new ServerError("INTERNAL", `expected a single response, got ${count}`) };
+}
+
+function releaseOutputs(response: ExecuteResponse): void {
+  if ("release" in response) response.release?.();
 }
 
 const NO_INPUTS: readonly Tensor[] = [];

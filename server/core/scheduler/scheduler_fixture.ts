@@ -84,7 +84,9 @@ export class SchedulerFixture {
         }),
     );
     this.scheduler = createScheduler(config, {
-      pool: new InstancePool({ instances, clock, observer: this.statistics }),
+      instances,
+      createPool: (pooled) =>
+        new InstancePool({ instances: pooled, clock, observer: this.statistics }),
       clock,
       observer: this.statistics,
       rules: createTensorRules(config),
@@ -107,11 +109,11 @@ export class SchedulerFixture {
       error: undefined,
       outcome: undefined,
     };
-    const answer = (outcome: ExecuteOutcome) => {
+    const answer = (outcome: ExecuteOutcome | undefined) => {
       sent.answerCount++;
       sent.answeredMs = this.clock.now();
       sent.outcome = outcome;
-      if ("error" in outcome) sent.error = outcome.error;
+      if (outcome !== undefined && "error" in outcome) sent.error = outcome.error;
       this.answered.push(sent);
     };
     const job = new Job({
