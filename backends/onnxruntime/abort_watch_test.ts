@@ -1,17 +1,10 @@
 import assert from "node:assert/strict";
 import type { ExecuteRequest } from "../backend.ts";
+import { executeRequest } from "../execute_request_fixture.ts";
 import { watchAborts } from "./abort_watch.ts";
 
 function request(signal: AbortSignal | undefined): ExecuteRequest {
-  return {
-    id: "",
-    correlationId: 0n,
-    batchSize: 1,
-    inputs: [],
-    outputs: ["Y"],
-    parameters: {},
-    signal,
-  };
+  return executeRequest({ inputs: [], outputs: ["Y"], signal });
 }
 
 Deno.test("watchAborts() calls back once, with the last request of the batch", () => {

@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import { executeRequest } from "./execute_request.ts";
+import { executeRequest } from "../../backends/execute_request_fixture.ts";
 import type {
   Backend,
   BackendModel,

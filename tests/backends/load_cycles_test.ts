@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { executeRequest } from "./execute_request.ts";
+import { executeRequest } from "../../backends/execute_request_fixture.ts";
 import { create } from "@bufbuild/protobuf";
 import type { Backend } from "../../backends/backend.ts";
 import { openBackend } from "../../backends/registry.ts";

@@ -1,4 +1,4 @@
-import type { ExecuteRequest } from "../../backends/backend.ts";
+import type { ExecuteRequest } from "./backend.ts";
 
 /** A request as a scheduler would hand it to an instance, with what a test gives; it can only be answered at once. */
 export function executeRequest(
