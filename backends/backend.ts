@@ -73,11 +73,16 @@ export type ExecuteResponse =
 
 /**
  * What became of one request: its one response, or word that its responses go through `send`. With `reschedule` the
- * request wants another turn (iterative sequences, scheduling.md §4.1).
+ * request wants another turn (iterative sequences, scheduling.md §4.1). `states` are the new values of implicit states
+ * by the names of their outputs, which a single response carries among its outputs (scheduling.md §3.6).
  */
 export type ExecuteOutcome =
   | ExecuteResponse
-  | { readonly streamed: true; readonly reschedule?: boolean };
+  | {
+    readonly streamed: true;
+    readonly reschedule?: boolean;
+    readonly states?: readonly Tensor[];
+  };
 
 /** Result of one execution: an outcome per request in request order, and two points of time for the statistics. */
 export interface ExecuteReport {
