@@ -10,7 +10,7 @@ import type { Clock } from "./clock.ts";
 import type { LatencyHistogramSnapshot, LatencySummarySnapshot } from "./latency.ts";
 import { LatencyHistogram, LatencySummary } from "./latency.ts";
 import type { ExecuteTimes, JobObserver } from "./scheduler/instance_pool.ts";
-import type { FailureReason, Job } from "./scheduler/job.ts";
+import { type FailureReason, isRescheduled, type Job } from "./scheduler/job.ts";
 
 /** Every reason a request can fail for; all of them are shown from the start. */
 export const FAILURE_REASONS: readonly FailureReason[] = [
@@ -122,7 +122,7 @@ export class VersionStatistics implements JobObserver {
   }
 
   started(jobs: readonly Job[]): void {
-    this.#pending -= jobs.length;
+    for (const job of jobs) if (!job.isNull) this.#pending--;
   }
 
   dropped(job: Job, reason: FailureReason, nowMs: number): void {
@@ -137,6 +137,11 @@ export class VersionStatistics implements JobObserver {
     let rows = 0;
     for (const job of jobs) {
       rows += Math.max(1, job.batchSize);
+      if (job.isNull) continue;
+      if (isRescheduled(job)) {
+        this.#pending++;
+        continue;
+      }
       const outcome = job.outcome!;
       if ("error" in outcome) {
         const cancelled = outcome.error.code === "CANCELLED" && job.isAborted;

@@ -1,6 +1,7 @@
 import { ServerError } from "../../../proto/status.ts";
 import type { Clock, Timer } from "../clock.ts";
 import { type BatchComparison, createBatchComparison } from "./batch_compare.ts";
+import { planBatch } from "./batch_plan.ts";
 import type { BatchRules } from "./batch_rules.ts";
 import type { SchedulerParts } from "./create_scheduler.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
@@ -13,16 +14,6 @@ import { InflightCounter, type Scheduler, stoppedError } from "./scheduler.ts";
 export type DynamicBatcherParts =
   & Pick<SchedulerParts, "clock" | "observer" | "rules" | "delaySchedulerCount">
   & { readonly pool: InstancePool };
-
-/** A batch that could be formed now, or how long to wait for a better one. */
-interface BatchPlan {
-  /** Jobs to send; empty = none yet. */
-  readonly jobs: Job[];
-  /** When waiting for more requests ends, ms; Infinity = never. */
-  readonly waitUntilMs: number;
-}
-
-const NOTHING: BatchPlan = { jobs: [], waitUntilMs: Infinity };
 
 /**
  * Joins waiting requests to batches (scheduling.md §2). A batch is formed only when an instance is free, so that limits,
@@ -53,7 +44,9 @@ export class DynamicBatcher implements Scheduler {
     this.#observer = parts.observer;
     this.#mayShare = createBatchComparison(parts.rules);
     this.#queue = new RequestQueue(rules);
-    this.#order = rules.preservesOrdering ? new ReleaseOrder() : undefined;
+    this.#order = rules.preservesOrdering
+      ? new ReleaseOrder((job) => this.#release(job))
+      : undefined;
     this.#heldCount = parts.delaySchedulerCount;
     this.#pool.onFinished = (jobs) => this.#onFinished(jobs);
   }
@@ -103,7 +96,12 @@ export class DynamicBatcher implements Scheduler {
     for (const job of this.#queue.expire(nowMs)) this.#drop(job, "REJECTED", timeoutError());
     let waitUntilMs = Infinity;
     while (this.#heldCount === 0 && this.#pool.idleCount > 0 && this.#queue.length > 0) {
-      const plan = this.#planBatch(nowMs);
+      const plan = planBatch(this.#scan, {
+        rules: this.#rules,
+        mayShare: this.#mayShare,
+        nowMs,
+        isLast: this.#inflight.isStopped,
+      });
       waitUntilMs = plan.waitUntilMs;
       if (plan.jobs.length === 0) break;
       for (const job of plan.jobs) this.#queue.remove(job);
@@ -113,46 +111,7 @@ export class DynamicBatcher implements Scheduler {
     this.#armTimer(Math.min(waitUntilMs, this.#queue.earliestDeadlineMs), nowMs);
   }
 
-  /** Decides on the next batch by the rules of scheduling.md §2.4, on the requests in their order of service. */
-  #planBatch(nowMs: number): BatchPlan {
-    const { maxBatchSize, preferredBatchSizes, largestPreferred, maxQueueDelayMs } = this.#rules;
-    const pending: Job[] = [];
-    let size = 0;
-    let markedCount = 0;
-    let isMarked = false;
-    let isFull = false;
-    let oldestMs = Infinity;
-    this.#queue.scan((job) => {
-      const rows = Math.max(1, job.batchSize);
-      if (pending.length > 0) {
-        if (!isMarked && size + rows > largestPreferred) {
-          markedCount = pending.length;
-          isMarked = true;
-        }
-        isFull = size + rows > maxBatchSize ||
-          (this.#mayShare !== undefined && !this.#mayShare(pending[0]!, job));
-        if (isFull) return false;
-      }
-      pending.push(job);
-      size += rows;
-      oldestMs = Math.min(oldestMs, job.queueStartMs);
-      if (preferredBatchSizes.has(size)) {
-        markedCount = pending.length;
-        isMarked = true;
-      }
-      return true;
-    });
-    if (pending.length === 0) return NOTHING;
-    const isLate = maxQueueDelayMs > 0 && nowMs - oldestMs >= maxQueueDelayMs;
-    if (isMarked && !isLate) {
-      return { jobs: pending.slice(0, markedCount), waitUntilMs: Infinity };
-    }
-    if (isFull || size >= largestPreferred || isLate || maxQueueDelayMs === 0) {
-      return { jobs: pending, waitUntilMs: Infinity };
-    }
-    if (this.#inflight.isStopped) return { jobs: pending, waitUntilMs: Infinity };
-    return { jobs: [], waitUntilMs: oldestMs + maxQueueDelayMs };
-  }
+  readonly #scan = (visit: (job: Job) => boolean): void => this.#queue.scan(visit);
 
   #watchNewJobs(): void {
     if (this.#unwatched.length === 0) return;
@@ -180,14 +139,17 @@ export class DynamicBatcher implements Scheduler {
   #onFinished(jobs: readonly Job[]): void {
     this.#pass();
     if (this.#order === undefined) { for (const job of jobs) this.#release(job); }
-    else this.#order.release((job) => this.#release(job));
+    else this.#order.advance();
   }
 
   #release(job: Job): void {
     job.settle(job.outcome!, this.#onEnd);
   }
 
-  readonly #onEnd = (): void => this.#inflight.subtract();
+  readonly #onEnd = (): void => {
+    this.#inflight.subtract();
+    this.#order?.advance();
+  };
 
   /** One timer serves for everything; one that fires too early is cheaper than arming it anew at every request. */
   #armTimer(atMs: number, nowMs: number): void {

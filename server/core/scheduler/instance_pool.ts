@@ -1,10 +1,14 @@
 import type { ExecuteOutcome, ExecuteReport, ModelInstance } from "../../../backends/backend.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Clock } from "../clock.ts";
-import type { FailureReason, Job } from "./job.ts";
+import type { FailureReason, Job, ResponseObserver } from "./job.ts";
+
+const NOT_ITERATIVE =
+  "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not " +
+  "configured to handle such a flag.";
 
 /** What the pool and the schedulers tell the statistics; implemented by `VersionStatistics`. */
-export interface JobObserver {
+export interface JobObserver extends ResponseObserver {
   /** A scheduler took the job. */
   accepted(job: Job): void;
   /** Jobs were handed to an instance. */
@@ -52,11 +56,13 @@ export class InstancePool {
   run(jobs: readonly Job[]): void {
     const instance = this.#idle.pop();
     if (instance === undefined) throw new TypeError("No instance is free");
+    const startMs = this.#clock.now();
     for (const job of jobs) {
       job.state = "executing";
+      job.observer = this.#observer;
+      job.executeStartMs = startMs;
       job.unwatch();
     }
-    const startMs = this.#clock.now();
     this.#observer.started(jobs);
     let running: Promise<ExecuteReport>;
     try {
@@ -84,13 +90,20 @@ export class InstancePool {
   ): void {
     const { outcomes, inputEndMs, outputStartMs } = report;
     for (let index = 0; index < jobs.length; index++) {
-      jobs[index]!.outcome = outcomes[index] ?? missingOutcome();
+      jobs[index]!.outcome = turnOutcome(jobs[index]!, outcomes[index] ?? missingOutcome());
     }
     const endMs = this.#clock.now();
     this.#observer.executed(jobs, { startMs, inputEndMs, outputStartMs, endMs });
     this.#idle.push(instance);
     this.onFinished(jobs);
   }
+}
+
+/** Another turn is only for jobs that may have one and still owe their last response (scheduling.md §4.1). */
+function turnOutcome(job: Job, outcome: ExecuteOutcome): ExecuteOutcome {
+  if (!("streamed" in outcome) || outcome.reschedule !== true) return outcome;
+  if (!job.mayReschedule) return { error: new ServerError("INTERNAL", NOT_ITERATIVE) };
+  return job.isFinalSent ? { ...outcome, reschedule: false } : outcome;
 }
 
 function missingOutcome(): ExecuteOutcome {

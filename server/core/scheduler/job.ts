@@ -2,6 +2,9 @@ import type { ExecuteOutcome, ExecuteRequest, ExecuteResponse } from "../../../b
 import type { CancelSignal, ParameterValue } from "../../../proto/infer.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
+import { HeldResponses } from "./held_responses.ts";
+import type { ExecuteTimes } from "./instance_pool.ts";
+import type { JobList } from "./job_list.ts";
 
 /** Why a request failed, as in the `reason` label of the failure counter (observability.md §1.2). */
 export type FailureReason = "REJECTED" | "CANCELED" | "BACKEND" | "OTHER";
@@ -38,6 +41,14 @@ export interface JobOptions {
   ) => Promise<void> | undefined;
 }
 
+/** Who is told of responses as the model sends them: the statistics. */
+export interface ResponseObserver {
+  /** The model sent a response; `undefined` = a flag without one. `job.responseCount` counts those before it. */
+  responded(job: Job, response: ExecuteResponse | undefined): void;
+  /** A job whose `executeTimes` were set is over; with the error that was its end, if it was one. */
+  ended(job: Job, failure: ServerError | undefined): void;
+}
+
 /**
  * One request on its way through a scheduler. It is the backend's `ExecuteRequest` itself, so that handing a batch to
  * an instance allocates nothing, and the node of the list it waits in, so that it can be removed in constant time.
@@ -72,6 +83,21 @@ export class Job implements ExecuteRequest {
   heapIndex = -1;
   /** The outcome while a scheduler holds it back to preserve order. */
   outcome: ExecuteOutcome | undefined;
+  /** Told of the responses; kept by the pool that runs the job. */
+  observer: ResponseObserver | undefined;
+  /** When its execution began, ms; kept by the pool. */
+  executeStartMs = 0;
+  /** Its last execution, when that left the job unfinished; kept by the observer. */
+  executeTimes: ExecuteTimes | undefined;
+  /** Responses sent so far, and when the last of them was, ms; kept by the observer. */
+  responseCount = 0;
+  lastResponseMs = 0;
+  /** The sequence it belongs to; kept by the sequence batcher. */
+  sequence: JobList | undefined;
+  /** The model may ask for another turn (iterative sequences). */
+  mayReschedule = false;
+  /** Fills the place of a sequence that has nothing to do; nobody waits for it and nothing of it is counted. */
+  isNull = false;
   readonly #onDone: JobOptions["onDone"];
   readonly #onResponse: JobOptions["onResponse"];
   /** The response of a job that can take only one, until the model says that it was the last. */
@@ -79,6 +105,10 @@ export class Job implements ExecuteRequest {
   #singleCount = 0;
   #isFinalSent = false;
   #onFinalSent: (() => void) | undefined;
+  /** The error that came with the final flag. */
+  #failure: ServerError | undefined;
+  /** What was sent before it was the turn of this job. */
+  #held: HeldResponses | undefined;
   #onAbort: (() => void) | undefined;
 
   constructor(options: JobOptions) {
@@ -96,6 +126,11 @@ export class Job implements ExecuteRequest {
     this.sequenceEnd = options.sequenceEnd ?? false;
     this.#onDone = options.onDone;
     this.#onResponse = options.onResponse;
+  }
+
+  /** The model has sent its last response. */
+  get isFinalSent(): boolean {
+    return this.#isFinalSent;
   }
 
   get isAborted(): boolean {
@@ -116,16 +151,49 @@ export class Job implements ExecuteRequest {
     this.#onAbort = undefined;
   }
 
+  /** The model has sent its final response, although it may not be delivered yet. */
+  get isFinalSent(): boolean {
+    return this.#isFinalSent;
+  }
+
   send(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined {
     if (this.#isFinalSent || this.state === "done") {
       throw new TypeError("No response can be sent after the final one");
     }
-    if (isFinal) this.#isFinalSent = true;
-    const isHeld = this.#onResponse === undefined
-      ? this.#keepSingle(response)
-      : this.#onResponse(response, isFinal);
+    this.observer?.responded(this, response);
+    if (isFinal) {
+      this.#isFinalSent = true;
+      this.#failure = errorOf(response);
+    }
+    const isHeld = this.#held === undefined
+      ? this.#deliver(response, isFinal)
+      : this.#held.add(response, isFinal);
     if (isFinal) this.#onFinalSent?.();
     return isHeld;
+  }
+
+  #deliver(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined {
+    if (this.#onResponse === undefined) return this.#keepSingle(response);
+    return this.#onResponse(response, isFinal);
+  }
+
+  /**
+   * Keeps what is sent from now on until `open()`: it is not yet the turn of this job. With `mayWait` the model is asked
+   * to wait for that; without, it is not, because it may have to work for the job whose turn it is.
+   */
+  hold({ mayWait }: { mayWait: boolean }): void {
+    // The one response of other jobs leaves with `settle`, which comes in order.
+    if (this.#onResponse === undefined) return;
+    this.#held ??= new HeldResponses(this.id, this.signal);
+    if (!mayWait) this.#held.stopWaiting();
+  }
+
+  /** It is the turn of this job: what was held leaves now, what is sent from now on at once. */
+  open(): void {
+    const held = this.#held;
+    if (held === undefined) return;
+    this.#held = undefined;
+    held.release((response, isFinal) => this.#deliver(response, isFinal));
   }
 
   #keepSingle(response: ExecuteResponse | undefined): undefined {
@@ -146,10 +214,14 @@ export class Job implements ExecuteRequest {
    * sent as well. `onEnd` is called once when the job is over. A job that is over already is left alone.
    */
   settle(outcome: ExecuteOutcome, onEnd: () => void): void {
-    if (!("streamed" in outcome) && !this.#isFinalSent) {
-      this.finish(outcome);
-      onEnd();
-      return;
+    if (!("streamed" in outcome)) {
+      if (!this.#isFinalSent) {
+        this.finish(outcome);
+        onEnd();
+        return;
+      }
+      // Whoever has the final response takes no other.
+      releaseOutputs(outcome);
     }
     const end = () => {
       this.finish(this.#onResponse === undefined ? this.#single ?? wrongCount(0) : undefined);
@@ -167,8 +239,12 @@ export class Job implements ExecuteRequest {
     this.outcome = undefined;
     // Queues and heaps may hold an answered job a little longer; the caller's buffers they must not hold.
     this.inputs = NO_INPUTS;
+    if (this.#single !== undefined && this.#single !== response) releaseOutputs(this.#single);
     this.#single = undefined;
     this.#onFinalSent = undefined;
+    if (this.executeTimes !== undefined) {
+      this.observer?.ended(this, errorOf(response) ?? this.#failure);
+    }
     this.#onDone(this, response);
   }
 }
@@ -177,11 +253,21 @@ function wrongCount(count: number): ExecuteResponse {
   return { error: new ServerError("INTERNAL", `expected a single response, got ${count}`) };
 }
 
-function releaseOutputs(response: ExecuteResponse): void {
+function errorOf(response: ExecuteResponse | undefined): ServerError | undefined {
+  return response !== undefined && "error" in response ? response.error : undefined;
+}
+
+/** Gives up a response that nobody will get. */
+export function releaseOutputs(response: ExecuteResponse): void {
   if ("release" in response) response.release?.();
 }
 
 const NO_INPUTS: readonly Tensor[] = [];
+
+/** True when an execution ended with the wish for another turn instead of an answer (scheduling.md §4.1). */
+export function isRescheduled({ outcome }: Job): boolean {
+  return outcome !== undefined && "streamed" in outcome && outcome.reschedule === true;
+}
 
 /** `[request id: X] `, the start of most texts about one request (http.md §9.8). */
 export function requestPrefix(id: string): string {
