@@ -96,6 +96,8 @@ export class Job implements ExecuteRequest {
   sequence: JobList | undefined;
   /** The model may ask for another turn (iterative sequences). */
   mayReschedule = false;
+  /** Sees the response of an accepted job before whoever sent the request; kept by the response cache. */
+  beforeFinish: ((response: ExecuteResponse | undefined) => void) | undefined;
   /** Fills the place of a sequence that has nothing to do; nobody waits for it and nothing of it is counted. */
   isNull = false;
   readonly #onDone: JobOptions["onDone"];
@@ -128,7 +130,7 @@ export class Job implements ExecuteRequest {
     this.#onResponse = options.onResponse;
   }
 
-  /** The model has sent its last response. */
+  /** The model has sent its last response; it may have to wait for its turn. */
   get isFinalSent(): boolean {
     return this.#isFinalSent;
   }
@@ -151,11 +153,6 @@ export class Job implements ExecuteRequest {
     this.#onAbort = undefined;
   }
 
-  /** The model has sent its final response, although it may not be delivered yet. */
-  get isFinalSent(): boolean {
-    return this.#isFinalSent;
-  }
-
   send(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined {
     if (this.#isFinalSent || this.state === "done") {
       throw new TypeError("No response can be sent after the final one");
@@ -163,7 +160,8 @@ export class Job implements ExecuteRequest {
     this.observer?.responded(this, response);
     if (isFinal) {
       this.#isFinalSent = true;
-      this.#failure = errorOf(response);
+      const isGivenUp = response === undefined && this.isAborted;
+      this.#failure = isGivenUp ? cancelledError() : errorOf(response);
     }
     const isHeld = this.#held === undefined
       ? this.#deliver(response, isFinal)
@@ -245,6 +243,7 @@ export class Job implements ExecuteRequest {
     if (this.executeTimes !== undefined) {
       this.observer?.ended(this, errorOf(response) ?? this.#failure);
     }
+    this.beforeFinish?.(response);
     this.#onDone(this, response);
   }
 }
