@@ -61,8 +61,15 @@ export interface ExecuteRequest {
   send(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined;
 }
 
-/** One response: output tensors, or a failure. Shapes include the batch dimension and `reshape`. */
+/**
+ * One response: output tensors, or a failure. Shapes include the batch dimension and `reshape`. `outputStartMs` is
+ * `now()` when the outputs of a response that is sent began to be collected, for the statistics of responses.
+ */
 export type ExecuteResponse =
+  & { readonly outputStartMs?: number }
+  & ExecuteResult;
+
+type ExecuteResult =
   | {
     readonly outputs: readonly Tensor[];
     readonly parameters?: Readonly<Record<string, ParameterValue>>;

@@ -18,11 +18,6 @@ const NEEDED_FEATURES: readonly {
     isNeeded: (config) => config.schedulingChoice.case === "ensembleScheduling",
   },
   {
-    path: "model_transaction_policy.decoupled",
-    feature: "decoupled models",
-    isNeeded: (config) => config.modelTransactionPolicy?.decoupled === true,
-  },
-  {
     path: "model_warmup",
     feature: "warmup",
     // A sample without a batch size is skipped anyway.

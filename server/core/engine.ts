@@ -8,12 +8,15 @@ import { BackendTable, type OpenBackend } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
 import type { ConfigSource } from "./config_complete.ts";
 import type {
+  CudaSharedMemoryRegion,
   InferenceApi,
   InferOptions,
   ModelIndexEntry,
   ModelMetadata,
   ResponseReceiver,
   ServerMetadata,
+  SharedMemoryKind,
+  SystemSharedMemoryRegion,
 } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import type { Model } from "./model.ts";
@@ -23,6 +26,11 @@ import { ModelRegistry, parseVersion } from "./model_registry.ts";
 import type { ModelRepository } from "./model_repository.ts";
 import type { ServerOptions } from "./options.ts";
 import { createServerMetadata } from "./server_metadata.ts";
+import {
+  createSharedMemoryTable,
+  type RegionOpener,
+  type SharedMemoryTable,
+} from "./shared_memory.ts";
 import { shutDown } from "./shutdown.ts";
 import { listStartedModels, startModelNames, type StartResult } from "./start.ts";
 import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
@@ -40,6 +48,8 @@ export interface EngineParts {
   readonly statistics: StatisticsOptions;
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
+  /** Opens shared memory; absent = there is none. */
+  readonly regionOpener?: RegionOpener | undefined;
 }
 
 type ServerState = "INITIALIZING" | "READY" | "FAILED" | "EXITING";
@@ -54,6 +64,7 @@ export class Engine implements InferenceApi {
   readonly #lifecycle: ModelLifecycle;
   readonly #metadata: ServerMetadata;
   readonly #releases = new WeakMap<InferResponse, () => void>();
+  readonly #memory: SharedMemoryTable;
   #state: ServerState = "INITIALIZING";
   #directories: readonly string[] = [];
   #stopping: Promise<boolean> | undefined;
@@ -64,6 +75,7 @@ export class Engine implements InferenceApi {
     this.#log = moduleLog(parts.log, "engine.ts");
     this.#metadata = createServerMetadata(options.id);
     this.#backends = new BackendTable(parts.openBackend);
+    this.#memory = createSharedMemoryTable(options, parts.regionOpener);
     const { clock, repository } = parts;
     const loader = { ...parts, backends: this.#backends, releases: this.#releases };
     this.#lifecycle = new ModelLifecycle({
@@ -117,6 +129,10 @@ export class Engine implements InferenceApi {
     };
   }
 
+  isDecoupled(name: string, version: string): boolean {
+    return this.#registry.resolve(name, version).config.modelTransactionPolicy?.decoupled ?? false;
+  }
+
   modelConfig(name: string, version: string): ModelConfig {
     return this.#registry.resolve(name, version).config;
   }
@@ -150,7 +166,10 @@ export class Engine implements InferenceApi {
 
   infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
     try {
-      return this.#findModel(request).infer(request, options?.signal);
+      const model = this.#findModel(request);
+      const bound = this.#memory.bind(request);
+      if (bound === undefined) return model.infer(request, options?.signal);
+      return bound.settle((own) => model.infer(own, options?.signal), this.#releases);
     } catch (error) {
       return Promise.reject(this.#refuse(request, error));
     }
@@ -162,7 +181,11 @@ export class Engine implements InferenceApi {
     options?: InferOptions,
   ): Promise<void> {
     try {
-      return this.#findModel(request).inferStream(request, receive, options?.signal);
+      const model = this.#findModel(request);
+      const bound = this.#memory.bind(request);
+      if (bound === undefined) return model.inferStream(request, receive, options?.signal);
+      const receiver = bound.receive(receive, this.#releases);
+      return bound.hold((own) => model.inferStream(own, receiver, options?.signal));
     } catch (error) {
       return Promise.reject(this.#refuse(request, error));
     }
@@ -201,6 +224,22 @@ export class Engine implements InferenceApi {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
     await this.#lifecycle.unload(name);
+  }
+
+  sharedMemoryStatus(kind: SharedMemoryKind, name: string) {
+    return this.#memory.status(kind, name);
+  }
+
+  registerSystemSharedMemory(region: SystemSharedMemoryRegion): Promise<void> {
+    return this.#memory.registerSystem(region);
+  }
+
+  registerCudaSharedMemory(region: CudaSharedMemoryRegion, rawHandle: Uint8Array): Promise<void> {
+    return this.#memory.registerCuda(region, rawHandle);
+  }
+
+  unregisterSharedMemory(kind: SharedMemoryKind, name: string): void {
+    this.#memory.unregister(kind, name);
   }
 
   /** Everything counted for the loaded versions, in one step. */
@@ -246,7 +285,7 @@ export class Engine implements InferenceApi {
       clock: this.#parts.clock,
       log: moduleLog(this.#parts.log, "shutdown.ts"),
       timeoutMs,
-    });
+    }).finally(() => this.#memory.close());
     return this.#stopping;
   }
 

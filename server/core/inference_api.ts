@@ -70,6 +70,36 @@ export interface StreamedResponse {
  */
 export type ResponseReceiver = (message: StreamedResponse) => Promise<void> | undefined;
 
+/** Where a shared memory region lies. */
+export type SharedMemoryKind = "system" | "cuda";
+
+/** A region in a POSIX shared memory object (http.md §6). */
+export interface SystemSharedMemoryRegion {
+  readonly kind: "system";
+  /** Name that requests refer to. */
+  readonly name: string;
+  /** The object, as in `shm_open`. */
+  readonly key: string;
+  /** First byte in the object. */
+  readonly offset: bigint;
+  /** Bytes from there on. */
+  readonly byteSize: bigint;
+}
+
+/** A region in the memory of a GPU (http.md §6). */
+export interface CudaSharedMemoryRegion {
+  readonly kind: "cuda";
+  /** Name that requests refer to. */
+  readonly name: string;
+  /** The GPU. */
+  readonly deviceId: bigint;
+  /** Bytes from the start of the allocation. */
+  readonly byteSize: bigint;
+}
+
+/** A registered region. */
+export type SharedMemoryRegion = SystemSharedMemoryRegion | CudaSharedMemoryRegion;
+
 /**
  * The facade that every frontend and the embedding API use; plain data in and out, nothing to hold on to, so that a
  * frontend may live in another isolate. Every method throws ServerError with the texts of http.md and grpc.md.
@@ -84,6 +114,8 @@ export interface InferenceApi {
   isModelReady(name: string, version: string): boolean;
   serverMetadata(): ServerMetadata;
   modelMetadata(name: string, version: string): ModelMetadata;
+  /** `decoupled` of the metadata, at the price of a look-up. */
+  isDecoupled(name: string, version: string): boolean;
   modelConfig(name: string, version: string): ModelConfig;
   /** `name` "" = all models; one entry per READY version. */
   modelStatistics(name: string, version: string): ModelStatistics[];
@@ -111,4 +143,12 @@ export interface InferenceApi {
   /** Loads or reloads a model in EXPLICIT mode (management.md §5); parameters are `config` and `file:<path>`. */
   loadModel(name: string, parameters: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
   unloadModel(name: string, options: { readonly unloadDependents: boolean }): Promise<void>;
+  /** Registered regions of a kind; `name` "" = all, else that one. Throws NOT_FOUND (http.md §6). */
+  sharedMemoryStatus(kind: SharedMemoryKind, name: string): SharedMemoryRegion[];
+  /** Registers a region, so that requests may name it in place of bytes. */
+  registerSystemSharedMemory(region: SystemSharedMemoryRegion): Promise<void>;
+  /** The same for GPU memory; `rawHandle` is a `cudaIpcMemHandle_t` of 64 bytes. */
+  registerCudaSharedMemory(region: CudaSharedMemoryRegion, rawHandle: Uint8Array): Promise<void>;
+  /** Forgets a region, or with "" all of a kind; requests in flight keep its memory until they are done. */
+  unregisterSharedMemory(kind: SharedMemoryKind, name: string): void;
 }

@@ -8,7 +8,7 @@ import type { ResponseReceiver, StreamedResponse } from "./inference_api.ts";
 import type { Log } from "./log.ts";
 import { createResponse } from "./model_response.ts";
 import { type CheckedRequest, checkRequest } from "./request_check.ts";
-import { Job, type JobOptions, requestPrefix } from "./scheduler/job.ts";
+import { Job, type JobOptions, releaseOutputs, requestPrefix } from "./scheduler/job.ts";
 import type { Scheduler } from "./scheduler/scheduler.ts";
 import type { VersionStatistics } from "./statistics.ts";
 import type { TensorRules } from "./tensor_rules.ts";
@@ -85,6 +85,12 @@ export class Model implements AsyncDisposable {
     return new Promise((resolve, reject) => {
       let hasResponse = false;
       const onResponse = (response: ExecuteResponse | undefined, isFinal: boolean) => {
+        if (signal?.aborted) {
+          // Nobody is there to take it; a model that does not look at the signal goes on at its own pace.
+          if (response !== undefined) releaseOutputs(response);
+          return undefined;
+        }
+        if (response === undefined && !isFinal) return undefined;
         hasResponse = true;
         return receive(this.#toMessage(request, response, isFinal));
       };

@@ -4,9 +4,12 @@ import {
   InferStatisticsSchema,
   type ModelStatistics,
   ModelStatisticsSchema,
-  StatisticDurationSchema,
 } from "../../proto/gen/grpc_service_pb.ts";
+import type { ExecuteResponse } from "../../backends/backend.ts";
+import type { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
+import { durationMessage } from "./duration_count.ts";
+import { ResponseStatistics } from "./response_statistics.ts";
 import type { LatencyHistogramSnapshot, LatencySummarySnapshot } from "./latency.ts";
 import { LatencyHistogram, LatencySummary } from "./latency.ts";
 import type { ExecuteTimes, JobObserver } from "./scheduler/instance_pool.ts";
@@ -76,6 +79,8 @@ export interface VersionStatisticsOptions {
   readonly tags: Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly statistics: StatisticsOptions;
+  /** Responses are counted one by one; false when absent. */
+  readonly decoupled?: boolean;
 }
 
 /**
@@ -95,6 +100,7 @@ export class VersionStatistics implements JobObserver {
   readonly #sumsUs: Record<RequestDuration, number> = emptyDurations();
   readonly #batches = new Map<number, BatchCount>();
   readonly #histogram: LatencyHistogram | undefined;
+  readonly #responses: ResponseStatistics | undefined;
   readonly #summaries: Record<RequestDuration, LatencySummary> | undefined;
   #received = 0;
   #success = 0;
@@ -109,6 +115,7 @@ export class VersionStatistics implements JobObserver {
 
   constructor(options: VersionStatisticsOptions) {
     this.#options = options;
+    if (options.decoupled) this.#responses = new ResponseStatistics();
     const { firstResponseBuckets, summaryQuantiles } = options.statistics;
     if (firstResponseBuckets !== undefined) {
       this.#histogram = new LatencyHistogram(firstResponseBuckets);
@@ -127,6 +134,7 @@ export class VersionStatistics implements JobObserver {
 
   dropped(job: Job, reason: FailureReason, nowMs: number): void {
     this.#pending--;
+    job.executeTimes = undefined;
     this.#fail(job, reason, nowMs);
   }
 
@@ -143,9 +151,15 @@ export class VersionStatistics implements JobObserver {
         continue;
       }
       const outcome = job.outcome!;
+      if ("streamed" in outcome || job.isFinalSent) {
+        // Over only with the last response: see `ended`.
+        job.executeTimes = times;
+        continue;
+      }
+      job.executeTimes = undefined;
       if ("error" in outcome) {
-        const cancelled = outcome.error.code === "CANCELLED" && job.isAborted;
-        this.#fail(job, cancelled ? "CANCELED" : "BACKEND", times.endMs);
+        const reason = isCancellation(job, outcome.error) ? "CANCELED" : "BACKEND";
+        this.#fail(job, reason, times.endMs);
       } else {
         this.#succeed(job, times, inputMs, inferMs, outputMs);
       }
@@ -160,6 +174,40 @@ export class VersionStatistics implements JobObserver {
     batch.inputMs += inputMs;
     batch.inferMs += inferMs;
     batch.outputMs += outputMs;
+  }
+
+  responded(job: Job, response: ExecuteResponse | undefined): void {
+    if (this.#responses === undefined) return;
+    const endMs = this.#options.clock.now();
+    const index = job.responseCount++;
+    const startMs = index === 0 ? job.executeStartMs : job.lastResponseMs;
+    job.lastResponseMs = endMs;
+    const isCancelled = response === undefined
+      ? job.isAborted
+      : "error" in response && isCancellation(job, response.error);
+    this.#responses.count(index, response, { startMs, endMs, isCancelled });
+    if (index === 0 && this.#histogram !== undefined && !isCancelled) {
+      this.#histogram.observe(Math.floor(endMs - job.startMs));
+    }
+  }
+
+  ended(job: Job, failure: ServerError | undefined): void {
+    const times = job.executeTimes!;
+    const nowMs = this.#options.clock.now();
+    if (failure !== undefined) {
+      this.#fail(job, isCancellation(job, failure) ? "CANCELED" : "BACKEND", nowMs);
+      return;
+    }
+    // A model that streams computes until its last response.
+    const outputMs = Math.max(0, times.endMs - times.outputStartMs);
+    const endMs = Math.max(times.endMs, nowMs);
+    this.#succeed(
+      job,
+      { ...times, endMs },
+      Math.max(0, times.inputEndMs - times.startMs),
+      Math.max(0, endMs - outputMs - times.inputEndMs),
+      outputMs,
+    );
   }
 
   /** A batch failed in the runtime and was run again request by request. */
@@ -186,7 +234,10 @@ export class VersionStatistics implements JobObserver {
     this.#add("compute_input", inputMs);
     this.#add("compute_infer", inferMs);
     this.#add("compute_output", outputMs);
-    if (this.#histogram !== undefined) this.#histogram.observe(Math.floor(requestMs));
+    // The first response of a decoupled model was observed when it was sent.
+    if (this.#histogram !== undefined && job.responseCount === 0) {
+      this.#histogram.observe(Math.floor(requestMs));
+    }
   }
 
   #add(kind: RequestDuration, durationMs: number): void {
@@ -249,6 +300,7 @@ export class VersionStatistics implements JobObserver {
         cacheHit: statistic(0, 0),
         cacheMiss: statistic(0, 0),
       }),
+      responseStats: this.#responses?.toMessages() ?? {},
       batchStats: [...this.#batches].sort(([a], [b]) => a - b).map(([size, batch]) =>
         create(InferBatchStatisticsSchema, {
           batchSize: BigInt(size),
@@ -261,11 +313,12 @@ export class VersionStatistics implements JobObserver {
   }
 }
 
+function isCancellation(job: Job, error: ServerError): boolean {
+  return error.code === "CANCELLED" && job.isAborted;
+}
+
 function statistic(count: number, sumMs: number) {
-  return create(StatisticDurationSchema, {
-    count: BigInt(count),
-    ns: BigInt(Math.max(0, Math.round(sumMs * 1e6))),
-  });
+  return durationMessage({ count, sumMs });
 }
 
 function mapDurations<Value>(make: (kind: RequestDuration) => Value) {

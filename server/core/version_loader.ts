@@ -74,6 +74,7 @@ export async function loadVersion(
     tags: source.config.metricTags,
     clock: parts.clock,
     statistics: parts.statistics,
+    decoupled: source.config.modelTransactionPolicy?.decoupled ?? false,
   });
   const { clock, delaySchedulerCount } = parts;
   const scheduler = createScheduler(source.config, {

@@ -73,6 +73,10 @@ export class MemoryApi implements InferenceApi {
     };
   }
 
+  isDecoupled(name: string, version: string): boolean {
+    return this.modelMetadata(name, version).decoupled;
+  }
+
   modelConfig(name: string, _version: string) {
     this.#check(name);
     return create(ModelConfigSchema, { name, maxBatchSize: 8 });

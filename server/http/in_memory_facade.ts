@@ -48,6 +48,9 @@ export class InMemoryFacade implements InferenceApi {
     }
     return model;
   }
+  isDecoupled(name: string, version: string): boolean {
+    return this.modelMetadata(name, version).decoupled;
+  }
   modelConfig(): ModelConfig {
     throw new ServerError("UNSUPPORTED", "no configuration in memory");
   }
