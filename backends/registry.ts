@@ -3,24 +3,32 @@ import type { Backend, BackendContext } from "./backend.ts";
 type Open = (context: BackendContext) => Promise<Backend>;
 
 /** The one table of backends; each is loaded when a model first needs it. */
-const BACKENDS: Readonly<Record<string, Open>> = {
-  onnxruntime: async (context) => {
+const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
+  ["onnxruntime", async (context) => {
     const { OnnxBackend } = await import("./onnxruntime/mod.ts");
     return new OnnxBackend(context);
-  },
-  identity: async (context) => {
+  }],
+  ["identity", async (context) => {
     const { IdentityBackend } = await import("./identity/mod.ts");
     return new IdentityBackend(context);
-  },
-};
+  }],
+  ["sequence", async (context) => {
+    const { createSequenceBackend } = await import("./sequence/mod.ts");
+    return createSequenceBackend(context);
+  }],
+  ["dyna_sequence", async (context) => {
+    const { createDynaSequenceBackend } = await import("./dyna_sequence/mod.ts");
+    return createDynaSequenceBackend(context);
+  }],
+]);
 
 /** Names that {@linkcode openBackend} knows. */
-export const BACKEND_NAMES: readonly string[] = Object.keys(BACKENDS);
+export const BACKEND_NAMES: readonly string[] = [...BACKENDS.keys()];
 
 /** Opens a backend; undefined for an unknown name. */
 export function openBackend(
   name: string,
   context: BackendContext,
 ): Promise<Backend> | undefined {
-  return Object.hasOwn(BACKENDS, name) ? BACKENDS[name]?.(context) : undefined;
+  return BACKENDS.get(name)?.(context);
 }

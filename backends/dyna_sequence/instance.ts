@@ -1,0 +1,104 @@
+import { decodeBytesTensor } from "../../proto/bytes_tensor.ts";
+import { ServerError } from "../../proto/status.ts";
+import type { Tensor } from "../../proto/tensor.ts";
+import type {
+  ExecuteOutcome,
+  ExecuteReport,
+  ExecuteRequest,
+  InstancePlacement,
+  ModelInstance,
+} from "../backend.ts";
+import type { ExecutionPace } from "../execution_pace.ts";
+import { addIntegers, filledIntegers, findInput, readFirstInteger } from "../integer_tensor.ts";
+
+interface DynaSequenceParts {
+  readonly pace: ExecutionPace;
+  readonly now: () => number;
+  readonly batchSizeMax: number;
+}
+
+/** Sequences that never end must not fill the memory: beyond so many the oldest is forgotten. */
+const SEQUENCES_MAX = 1_000_000;
+
+/** An accumulator per correlation id. */
+export class DynaSequenceInstance implements ModelInstance {
+  readonly placement: InstancePlacement;
+  readonly #parts: DynaSequenceParts;
+  readonly #accumulators = new Map<bigint, number>();
+
+  constructor(placement: InstancePlacement, parts: DynaSequenceParts) {
+    this.placement = placement;
+    this.#parts = parts;
+  }
+
+  async execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+    const { pace, now, batchSizeMax } = this.#parts;
+    if (requests.length > batchSizeMax) {
+      throw new ServerError("UNSUPPORTED", "unable to execute batch larger than max-batch-size");
+    }
+    const inputEndMs = now();
+    await pace.delay(this.placement, requests);
+    const outputStartMs = now();
+    const seen = new Set<bigint>();
+    const outcomes = requests.map((request) => this.#step(request, seen));
+    return { outcomes, inputEndMs, outputStartMs };
+  }
+
+  #step(request: ExecuteRequest, seen: Set<bigint>): ExecuteOutcome {
+    try {
+      if (readFirstInteger(findInput(request, "READY")) === 0) return { outputs: [] };
+      const error = this.#parts.pace.failure(request);
+      if (error !== undefined) return { error };
+      const id = readCorrelationId(findInput(request, "CORRID"));
+      if (seen.has(id)) {
+        throw new ServerError(
+          "UNSUPPORTED",
+          "Execute() called with batch containing multiple inferences requests for the same " +
+            "Correlation ID",
+        );
+      }
+      seen.add(id);
+      const input = findInput(request, "INPUT");
+      return { outputs: [filledIntegers("OUTPUT", input.shape, this.#add(id, request, input))] };
+    } catch (reason) {
+      return { error: ServerError.from(reason) };
+    }
+  }
+
+  #add(id: bigint, request: ExecuteRequest, input: Tensor): number {
+    const isStart = readFirstInteger(findInput(request, "START")) !== 0;
+    const isEnd = readFirstInteger(findInput(request, "END")) !== 0;
+    const sum = addIntegers(isStart ? 0 : this.#accumulators.get(id) ?? 0, input);
+    this.#accumulators.delete(id);
+    if (isEnd) return (sum + Number(BigInt.asIntN(32, id))) | 0;
+    this.#accumulators.set(id, sum);
+    if (this.#accumulators.size > SEQUENCES_MAX) this.#forgetOldest();
+    return sum;
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#accumulators.keys();
+    if (oldest !== undefined) this.#accumulators.delete(oldest);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#accumulators.clear();
+    return Promise.resolve();
+  }
+}
+
+function readCorrelationId({ datatype, data }: Tensor): bigint {
+  if (datatype === "UINT64" && data.byteLength >= 8) {
+    return new DataView(data.buffer, data.byteOffset).getBigUint64(0, true);
+  }
+  if (datatype === "BYTES") {
+    const [bytes] = decodeBytesTensor(data);
+    // Like C's `stoi`: blanks before, anything behind.
+    const digits = /^\s*([+-]?)(\d{1,19})/.exec(new TextDecoder().decode(bytes));
+    if (digits !== null) return BigInt(`${digits[1] === "-" ? "-" : ""}${digits[2]}`);
+  }
+  throw new ServerError(
+    "INVALID_ARG",
+    "dyna sequence backend expects correlation ID to be decodable into an integer",
+  );
+}

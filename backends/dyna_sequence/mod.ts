@@ -1,0 +1,1 @@
+export { createDynaSequenceBackend } from "./dyna_sequence_backend.ts";

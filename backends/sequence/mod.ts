@@ -1,0 +1,1 @@
+export { createSequenceBackend } from "./sequence_backend.ts";
