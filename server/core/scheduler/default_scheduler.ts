@@ -24,6 +24,7 @@ export class DefaultScheduler implements Scheduler {
     this.#clock = options.clock;
     this.#observer = options.observer;
     this.#pool.onFinished = (jobs) => this.#onFinished(jobs);
+    this.#pool.onAvailable = () => this.#runWaiting();
   }
 
   get inflightCount(): number {
@@ -41,6 +42,7 @@ export class DefaultScheduler implements Scheduler {
     else {
       this.#waiting.push(job);
       job.watch(this.#onAbort);
+      this.#pool.setDemand(true);
     }
   }
 
@@ -51,7 +53,9 @@ export class DefaultScheduler implements Scheduler {
   readonly #onEnd = (): void => this.#inflight.subtract();
 
   readonly #onAbort = (job: Job): void => {
-    if (this.#waiting.remove(job)) this.#drop(job);
+    if (!this.#waiting.remove(job)) return;
+    this.#pool.setDemand(this.#waiting.length > 0);
+    this.#drop(job);
   };
 
   #drop(job: Job): void {
@@ -60,9 +64,15 @@ export class DefaultScheduler implements Scheduler {
     this.#inflight.subtract();
   }
 
+  #runWaiting(): void {
+    while (this.#waiting.length > 0 && this.#pool.idleCount > 0) {
+      this.#pool.run([this.#waiting.shift()!]);
+    }
+    this.#pool.setDemand(this.#waiting.length > 0);
+  }
+
   #onFinished(jobs: readonly Job[]): void {
-    const next = this.#waiting.shift();
-    if (next !== undefined) this.#pool.run([next]);
+    this.#runWaiting();
     for (const job of jobs) job.settle(job.outcome!, this.#onEnd);
   }
 }

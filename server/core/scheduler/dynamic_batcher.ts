@@ -1,7 +1,7 @@
 import { ServerError } from "../../../proto/status.ts";
 import type { Clock, Timer } from "../clock.ts";
 import { type BatchComparison, createBatchComparison } from "./batch_compare.ts";
-import { planBatch } from "./batch_plan.ts";
+import { type BatchPlan, planBatch } from "./batch_plan.ts";
 import type { BatchRules } from "./batch_rules.ts";
 import type { SchedulerParts } from "./create_scheduler.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
@@ -49,6 +49,7 @@ export class DynamicBatcher implements Scheduler {
       : undefined;
     this.#heldCount = parts.delaySchedulerCount;
     this.#pool.onFinished = (jobs) => this.#onFinished(jobs);
+    this.#pool.onAvailable = () => this.#pass();
   }
 
   get inflightCount(): number {
@@ -58,7 +59,10 @@ export class DynamicBatcher implements Scheduler {
   enqueue(job: Job): void {
     if (this.#inflight.isStopped) throw stoppedError(job);
     // A queue is full only when a free instance would not take from it.
-    if (this.#isPassPlanned && this.#queue.isFull(job)) this.#pass();
+    if (this.#isPassPlanned && this.#queue.isFull(job)) {
+      this.#pass();
+      if (this.#pool.heldBackCount > 0) this.#pool.dispatchNow();
+    }
     this.#queue.add(job, job.startMs);
     job.state = "queued";
     job.queueStartMs = job.startMs;
@@ -96,19 +100,38 @@ export class DynamicBatcher implements Scheduler {
     for (const job of this.#queue.expire(nowMs)) this.#drop(job, "REJECTED", timeoutError());
     let waitUntilMs = Infinity;
     while (this.#heldCount === 0 && this.#pool.idleCount > 0 && this.#queue.length > 0) {
-      const plan = planBatch(this.#scan, {
-        rules: this.#rules,
-        mayShare: this.#mayShare,
-        nowMs,
-        isLast: this.#inflight.isStopped,
-      });
+      const plan = this.#planBatch(nowMs);
       waitUntilMs = plan.waitUntilMs;
       if (plan.jobs.length === 0) break;
       for (const job of plan.jobs) this.#queue.remove(job);
       this.#order?.add(plan.jobs);
       this.#pool.run(plan.jobs);
     }
+    if (this.#pool.heldBackCount > 0) waitUntilMs = this.#askForInstance(nowMs, waitUntilMs);
     this.#armTimer(Math.min(waitUntilMs, this.#queue.earliestDeadlineMs), nowMs);
+  }
+
+  #planBatch(nowMs: number): BatchPlan {
+    return planBatch(this.#scan, {
+      rules: this.#rules,
+      mayShare: this.#mayShare,
+      nowMs,
+      isLast: this.#inflight.isStopped,
+    });
+  }
+
+  /**
+   * With rate limiter: waits for resources when a batch could run. It is formed only when they are there; here is only
+   * found out whether there is one. Returns when to look again.
+   */
+  #askForInstance(nowMs: number, waitUntilMs: number): number {
+    if (this.#pool.idleCount > 0 || this.#heldCount > 0 || this.#queue.length === 0) {
+      this.#pool.setDemand(false);
+      return waitUntilMs;
+    }
+    const plan = this.#planBatch(nowMs);
+    this.#pool.setDemand(plan.jobs.length > 0);
+    return plan.waitUntilMs;
   }
 
   readonly #scan = (visit: (job: Job) => boolean): void => this.#queue.scan(visit);

@@ -1,7 +1,9 @@
 import type { ExecuteOutcome, ExecuteReport, ModelInstance } from "../../../backends/backend.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Clock } from "../clock.ts";
+import { FreeInstances, type IdleInstances, RatedInstances } from "./idle_instances.ts";
 import type { FailureReason, Job, ResponseObserver } from "./job.ts";
+import type { ModelRates } from "./rate_limiter.ts";
 
 const NOT_ITERATIVE =
   "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not " +
@@ -32,29 +34,89 @@ export interface InstancePoolOptions {
   readonly instances: readonly ModelInstance[];
   readonly clock: Clock;
   readonly observer: JobObserver;
+  /** What the rate limiter knows of the instances; absent = an idle instance may always run. */
+  readonly rates?: ModelRates;
 }
 
-/** The instances of one model version, each running at most one batch at a time. */
+/**
+ * The instances of one model version, each running at most one batch at a time.
+ *
+ * With a rate limiter an idle instance may have to wait for its resources: `idleCount` counts those that need not, and
+ * a scheduler that has work left when it is 0 says so by `setDemand`; `onAvailable` is then called when the time has
+ * come.
+ */
 export class InstancePool {
   /** Set by the scheduler: an instance became free, the outcomes of its batch are in `job.outcome`. */
   onFinished: (jobs: readonly Job[]) => void = () => {};
-  readonly #idle: ModelInstance[];
+  /** Set by a scheduler that has something to take out of each outcome before it counts. */
+  refine: ((job: Job, outcome: ExecuteOutcome) => ExecuteOutcome) | undefined;
+  /** Set by the scheduler: `idleCount` is not 0 any more, without that a batch ended; what does not run now may not later. */
+  onAvailable: () => void = () => {};
+  readonly #idle: IdleInstances;
+  readonly #rates: ModelRates | undefined;
+  readonly #instances: Set<ModelInstance>;
+  /** Instances that leave when their batch has ended, and whom to tell. */
+  readonly #leaving = new Map<ModelInstance, () => void>();
   readonly #clock: Clock;
   readonly #observer: JobObserver;
 
   constructor(options: InstancePoolOptions) {
-    this.#idle = [...options.instances].reverse();
+    const { instances, rates } = options;
+    this.#idle = rates === undefined
+      ? new FreeInstances(instances)
+      : new RatedInstances(instances, rates, () => this.onAvailable());
+    this.#rates = rates;
+    this.#instances = new Set(instances);
     this.#clock = options.clock;
     this.#observer = options.observer;
   }
 
+  /** Instances that may run a batch now. */
   get idleCount(): number {
-    return this.#idle.length;
+    return this.#idle.count;
+  }
+
+  /** Instances, running or not, without those that leave. */
+  get instanceCount(): number {
+    return this.#instances.size;
+  }
+
+  /** Instances that run nothing and must wait for resources; always 0 without rate limiter. */
+  get heldBackCount(): number {
+    return this.#idle.heldBackCount;
+  }
+
+  /** Says whether work waits that could run on an instance; without rate limiter nothing follows from it. */
+  setDemand(hasWork: boolean): void {
+    this.#idle.setDemand(hasWork);
+  }
+
+  /** Looks at once who may have which resources, not at the end of this step of the event loop. */
+  dispatchNow(): void {
+    this.#rates?.limiter.dispatch();
+  }
+
+  /** Takes a further instance into service; it may run at once. */
+  addInstance(instance: ModelInstance): void {
+    if (this.#instances.has(instance)) throw new TypeError("Instance is in the pool already");
+    this.#instances.add(instance);
+    this.#idle.add(instance);
+    this.onAvailable();
+  }
+
+  /**
+   * Gives an instance no more work; settles when it runs nothing any more, and only then it may be disposed. The last
+   * one may leave too: what waits then waits for another one.
+   */
+  removeInstance(instance: ModelInstance): Promise<void> {
+    if (!this.#instances.delete(instance)) throw new TypeError("Instance is not in the pool");
+    if (this.#idle.remove(instance)) return Promise.resolve();
+    return new Promise((resolve) => this.#leaving.set(instance, resolve));
   }
 
   /** Runs a batch on a free instance; the caller has looked at `idleCount`. */
   run(jobs: readonly Job[]): void {
-    const instance = this.#idle.pop();
+    const instance = this.#idle.take();
     if (instance === undefined) throw new TypeError("No instance is free");
     const startMs = this.#clock.now();
     for (const job of jobs) {
@@ -90,12 +152,23 @@ export class InstancePool {
   ): void {
     const { outcomes, inputEndMs, outputStartMs } = report;
     for (let index = 0; index < jobs.length; index++) {
-      jobs[index]!.outcome = turnOutcome(jobs[index]!, outcomes[index] ?? missingOutcome());
+      const job = jobs[index]!;
+      const outcome = turnOutcome(job, outcomes[index] ?? missingOutcome());
+      job.outcome = this.refine === undefined ? outcome : this.refine(job, outcome);
     }
     const endMs = this.#clock.now();
     this.#observer.executed(jobs, { startMs, inputEndMs, outputStartMs, endMs });
-    this.#idle.push(instance);
+    if (this.#leaving.size === 0 || !this.#leaves(instance)) this.#idle.giveBack(instance);
     this.onFinished(jobs);
+  }
+
+  #leaves(instance: ModelInstance): boolean {
+    const onLeft = this.#leaving.get(instance);
+    if (onLeft === undefined) return false;
+    this.#leaving.delete(instance);
+    this.#idle.dismiss(instance);
+    onLeft();
+    return true;
   }
 }
 
