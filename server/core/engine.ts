@@ -25,12 +25,14 @@ import { ModelLifecycle } from "./model_lifecycle.ts";
 import { ModelRegistry, parseVersion } from "./model_registry.ts";
 import type { ModelRepository } from "./model_repository.ts";
 import type { ServerOptions } from "./options.ts";
+import { RateLimiter } from "./scheduler/rate_limiter.ts";
 import { createServerMetadata } from "./server_metadata.ts";
 import {
   createSharedMemoryTable,
   type RegionOpener,
   type SharedMemoryTable,
 } from "./shared_memory.ts";
+import type { ResponseCache } from "./response_cache.ts";
 import { shutDown } from "./shutdown.ts";
 import { listStartedModels, startModelNames, type StartResult } from "./start.ts";
 import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
@@ -46,6 +48,8 @@ export interface EngineParts {
   readonly openBackend: OpenBackend;
   readonly backendNames: readonly string[];
   readonly statistics: StatisticsOptions;
+  /** Of models that enable it; absent = there is none. */
+  readonly responseCache?: ResponseCache | undefined;
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
   /** Opens shared memory; absent = there is none. */
@@ -77,7 +81,14 @@ export class Engine implements InferenceApi {
     this.#backends = new BackendTable(parts.openBackend);
     this.#memory = createSharedMemoryTable(options, parts.regionOpener);
     const { clock, repository } = parts;
-    const loader = { ...parts, backends: this.#backends, releases: this.#releases };
+    const loader = {
+      ...parts,
+      backends: this.#backends,
+      releases: this.#releases,
+      rateLimiter: options.rateLimit === "off"
+        ? undefined
+        : new RateLimiter(options.rateLimitResources),
+    };
     this.#lifecycle = new ModelLifecycle({
       registry: this.#registry,
       repository,
@@ -226,6 +237,10 @@ export class Engine implements InferenceApi {
     await this.#lifecycle.unload(name);
   }
 
+  checkSharedMemoryAllowed(): void {
+    this.#memory.checkAllowed();
+  }
+
   sharedMemoryStatus(kind: SharedMemoryKind, name: string) {
     return this.#memory.status(kind, name);
   }
@@ -245,7 +260,11 @@ export class Engine implements InferenceApi {
   /** Everything counted for the loaded versions, in one step. */
   metrics(): MetricsSnapshot {
     const models = this.#registry.entries().flatMap((entry) => entry.loaded());
-    return { versions: models.map(({ statistics }) => statistics.snapshot()) };
+    const cache = this.#parts.responseCache?.snapshot();
+    return {
+      versions: models.map(({ statistics }) => statistics.snapshot()),
+      ...(cache === undefined ? {} : { cache }),
+    };
   }
 
   /** See `VersionStatistics.countBatchRetry`; a version that is being loaded or is gone is ignored. */

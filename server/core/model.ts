@@ -27,6 +27,8 @@ export interface ModelParts {
   readonly log: Log;
   /** Where to leave what frees the buffers behind a response. */
   readonly releases: WeakMap<InferResponse, () => void>;
+  /** What the rate limiter knows of the instances. */
+  readonly rates?: Disposable;
 }
 
 /** One loaded version of a model. */
@@ -181,6 +183,7 @@ export class Model implements AsyncDisposable {
   /** Frees everything, what fails to be freed does not hold up the rest; call it after `stop` has settled. */
   async [Symbol.asyncDispose](): Promise<void> {
     await using disposables = new AsyncDisposableStack();
+    if (this.#parts.rates !== undefined) disposables.use(this.#parts.rates);
     disposables.use(this.#parts.backendModel);
     for (const instance of this.#parts.instances) disposables.use(instance);
   }

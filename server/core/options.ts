@@ -1,3 +1,5 @@
+import type { RateLimitResource } from "./scheduler/resource_table.ts";
+
 /** Control modes of management.md §1. */
 export type ModelControlMode = "none" | "poll" | "explicit";
 
@@ -21,6 +23,14 @@ export interface ServerOptions {
   readonly exitTimeoutSecs: number;
   /** `--backend-config`: backend name ("" = global) → key → value. */
   readonly backendConfig: ReadonlyMap<string, ReadonlyMap<string, string>>;
+  /** `--rate-limit`. */
+  readonly rateLimit: "off" | "execution_count";
+  /** `--rate-limit-resource`. */
+  readonly rateLimitResources: readonly RateLimitResource[];
+  /** `--cache-config`: cache name → key → value; empty = no response cache. */
+  readonly cacheConfig: ReadonlyMap<string, ReadonlyMap<string, string>>;
+  /** `--cache-directory`; only told in errors, since the one cache is part of the server. */
+  readonly cacheDirectory: string;
   /** `--allow-client-shm`. */
   readonly allowClientSharedMemory: boolean;
 }
@@ -39,5 +49,9 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   modelLoadRetryCount: 0,
   exitTimeoutSecs: 30,
   backendConfig: new Map(),
+  cacheConfig: new Map(),
+  cacheDirectory: "/opt/tritonserver/caches",
+  rateLimit: "off",
+  rateLimitResources: [],
   allowClientSharedMemory: false,
 };

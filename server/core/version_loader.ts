@@ -19,8 +19,11 @@ import { readLabels } from "./config_labels.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { Model } from "./model.ts";
 import type { RepositoryModel } from "./model_repository.ts";
+import type { ResponseCache } from "./response_cache.ts";
+import { CachingScheduler } from "./scheduler/caching_scheduler.ts";
 import { createScheduler } from "./scheduler/create_scheduler.ts";
 import { InstancePool } from "./scheduler/instance_pool.ts";
+import type { PlannedInstance, RateLimiter } from "./scheduler/rate_limiter.ts";
 import { type StatisticsOptions, VersionStatistics } from "./statistics.ts";
 import { createTensorRules } from "./tensor_rules.ts";
 
@@ -35,6 +38,10 @@ export interface VersionLoaderParts {
   readonly completeConfig: (source: ConfigSource, backend: Backend) => Promise<void>;
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
+  /** Of models that enable it; absent = there is none. */
+  readonly responseCache?: ResponseCache | undefined;
+  /** Shares resources among the instances of all models; undefined = off. */
+  readonly rateLimiter: RateLimiter | undefined;
   /** Collects what frees the buffers behind a response. */
   readonly releases: WeakMap<InferResponse, () => void>;
 }
@@ -63,11 +70,19 @@ export async function loadVersion(
   const { labels } = await readLabels(source.config, source);
 
   await using disposables = new AsyncDisposableStack();
+  const planned = planInstances(source.config);
+  const rates = parts.rateLimiter?.addModel(source.config, planned, source.positions);
+  if (rates !== undefined) disposables.use(rates);
   const backendModel = disposables.use(await backend.openModel(source));
   const instances: ModelInstance[] = [];
-  for (const placement of placements(source.config)) {
-    instances.push(disposables.use(await createInstance(backendModel, placement)));
+  for (const plan of planned) {
+    const instance = disposables.use(await createInstance(backendModel, plan.placement));
+    rates?.add(instance, plan);
+    instances.push(instance);
   }
+  const partition = source.config.responseCache?.enable
+    ? parts.responseCache?.createPartition()
+    : undefined;
   const statistics = new VersionStatistics({
     model: model.name,
     version,
@@ -75,15 +90,24 @@ export async function loadVersion(
     clock: parts.clock,
     statistics: parts.statistics,
     decoupled: source.config.modelTransactionPolicy?.decoupled ?? false,
+    cached: partition !== undefined,
   });
   const { clock, delaySchedulerCount } = parts;
-  const scheduler = createScheduler(source.config, {
+  const poolParts = { clock, observer: statistics, ...(rates === undefined ? {} : { rates }) };
+  const running = createScheduler(source.config, {
     instances,
-    createPool: (pooled) => new InstancePool({ instances: pooled, clock, observer: statistics }),
+    createPool: (pooled) => new InstancePool({ instances: pooled, ...poolParts }),
     clock,
     observer: statistics,
     rules,
     delaySchedulerCount,
+  });
+  const scheduler = partition === undefined ? running : new CachingScheduler({
+    scheduler: running,
+    partition,
+    observer: statistics,
+    clock,
+    log: moduleLog(parts.log, "response_cache.ts"),
   });
   const { config } = source;
   disposables.move();
@@ -99,6 +123,7 @@ export async function loadVersion(
     clock,
     log: moduleLog(parts.log, "model.ts"),
     releases: parts.releases,
+    ...(rates === undefined ? {} : { rates }),
   });
 }
 
@@ -113,16 +138,21 @@ async function createInstance(
   }
 }
 
-/** One placement per instance of the groups; passive groups have none (config.md §6). */
-function placements(config: ModelConfig): InstancePlacement[] {
-  const result: InstancePlacement[] = [];
-  for (const group of config.instanceGroup) {
+interface PlacedInstance extends PlannedInstance {
+  readonly placement: InstancePlacement;
+}
+
+/** One plan per instance of the groups; passive groups have none (config.md §6). */
+function planInstances(config: ModelConfig): PlacedInstance[] {
+  const result: PlacedInstance[] = [];
+  for (const [groupIndex, group] of config.instanceGroup.entries()) {
     if (group.passive) continue;
     const kind = placementKind(group.kind);
     const devices = kind === "KIND_GPU" && group.gpus.length > 0 ? group.gpus : [0];
     for (let index = 0; index < Math.max(1, group.count); index++) {
       for (const deviceId of devices) {
-        result.push({ name: `${group.name}_${index}`, kind, deviceId });
+        const placement = { name: `${group.name}_${index}`, kind, deviceId };
+        result.push({ placement, deviceId, groupIndex });
       }
     }
   }
