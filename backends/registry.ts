@@ -9,8 +9,8 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     return new OnnxBackend(context);
   }],
   ["identity", async (context) => {
-    const { IdentityBackend } = await import("./identity/mod.ts");
-    return new IdentityBackend(context);
+    const { createIdentityBackend } = await import("./identity/mod.ts");
+    return createIdentityBackend(context);
   }],
   ["sequence", async (context) => {
     const { createSequenceBackend } = await import("./sequence/mod.ts");

@@ -6,23 +6,13 @@ import type {
   InstancePlacement,
   ModelInstance,
 } from "../backend.ts";
+import type { ExecutionPace } from "../execution_pace.ts";
 
-/** How one model behaves. */
-export interface IdentityRules {
+interface IdentityParts {
+  readonly pace: ExecutionPace;
+  readonly now: () => number;
   /** Output name → name of the input it repeats. */
   readonly inputOf: ReadonlyMap<string, string>;
-  readonly executeDelayMs: number;
-  /** With it the delay is multiplied by the device id (at least 1). */
-  readonly delayMultiplier: number;
-  /** Every so many requests one fails; absent = none. */
-  readonly failEvery?: number;
-}
-
-/** What instances of one model share. */
-interface SharedState {
-  readonly now: () => number;
-  /** Counts a request and returns its number, from 1. */
-  readonly countRequest: () => number;
 }
 
 const RESPONSE_PARAMETERS = {
@@ -34,39 +24,27 @@ const RESPONSE_PARAMETERS = {
 /** One place in which batches are echoed. */
 export class IdentityInstance implements ModelInstance {
   readonly placement: InstancePlacement;
-  readonly #rules: IdentityRules;
-  readonly #shared: SharedState;
+  readonly #parts: IdentityParts;
 
-  constructor(placement: InstancePlacement, rules: IdentityRules, shared: SharedState) {
+  constructor(placement: InstancePlacement, parts: IdentityParts) {
     this.placement = placement;
-    this.#rules = rules;
-    this.#shared = shared;
+    this.#parts = parts;
   }
 
   async execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
-    const inputEndMs = this.#shared.now();
-    const delayMs = this.#delayMs();
-    if (delayMs > 0) await pauseUnlessAborted(delayMs, requests);
-    const outputStartMs = this.#shared.now();
-    const outcomes = requests.map((request) => this.#echo(request, delayMs > 0));
+    const { now, pace } = this.#parts;
+    const inputEndMs = now();
+    const delay = pace.delay(this.placement, requests);
+    if (delay !== undefined) await delay;
+    const outputStartMs = now();
+    const outcomes = requests.map((request) => this.#echo(request));
     return { outcomes, inputEndMs, outputStartMs };
   }
 
-  #delayMs(): number {
-    const { executeDelayMs, delayMultiplier } = this.#rules;
-    return executeDelayMs * Math.max(delayMultiplier * this.placement.deviceId, 1);
-  }
-
-  #echo(request: ExecuteRequest, wasDelayed: boolean): ExecuteOutcome {
-    const { inputOf, failEvery } = this.#rules;
-    const requestNumber = this.#shared.countRequest();
-    if (wasDelayed && request.signal?.aborted) {
-      return { error: new ServerError("CANCELLED", "Request cancelled while it was executed") };
-    }
-    if (failEvery !== undefined && requestNumber % failEvery === 0) {
-      const message = `request ${requestNumber} fails: parameter 'fail_every' is ${failEvery}`;
-      return { error: new ServerError("INTERNAL", message) };
-    }
+  #echo(request: ExecuteRequest): ExecuteOutcome {
+    const { pace, inputOf } = this.#parts;
+    const error = pace.failure(request);
+    if (error !== undefined) return { error };
     const outputs = [];
     for (const name of request.outputs) {
       const inputName = inputOf.get(name);
@@ -83,21 +61,4 @@ export class IdentityInstance implements ModelInstance {
   [Symbol.asyncDispose](): Promise<void> {
     return Promise.resolve();
   }
-}
-
-/** Waits, but not longer than until every request of the batch is aborted. */
-function pauseUnlessAborted(delayMs: number, requests: readonly ExecuteRequest[]): Promise<void> {
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer);
-      for (const { signal } of requests) signal?.removeEventListener("abort", onAbort);
-      resolve();
-    };
-    const onAbort = () => {
-      if (requests.every(({ signal }) => signal?.aborted)) end();
-    };
-    const timer = setTimeout(end, delayMs);
-    for (const { signal } of requests) signal?.addEventListener("abort", onAbort);
-    onAbort();
-  });
 }

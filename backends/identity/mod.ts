@@ -1,1 +1,1 @@
-export { IdentityBackend } from "./identity_backend.ts";
+export { createIdentityBackend } from "./identity_backend.ts";
