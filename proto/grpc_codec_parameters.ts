@@ -52,6 +52,11 @@ export const NO_PARAMETERS: RequestParameters = Object.freeze({
   custom: NO_CUSTOM,
 });
 
+/** True when the client wants a message for a final flag that comes alone (grpc.md §4). */
+export function wantsEmptyFinal(map: ParameterMap | undefined): boolean {
+  return map?.get(EMPTY_FINAL_KEY)?.value === true;
+}
+
 /** Reads one entry of a parameter map into `map`; a later entry of the same key wins. */
 export function readParameterEntry(
   reader: WireReader,

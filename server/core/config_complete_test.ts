@@ -118,11 +118,11 @@ Deno.test("completeModelConfig() does not ask the backend in strict mode or for 
 
 Deno.test("completeModelConfig() refuses fields of features that are not there", async () => {
   await rejects(
-    complete("sequence_batching { } model_transaction_policy { decoupled: true }"),
+    complete("sequence_batching { } model_warmup { batch_size: 1 }"),
     (error: ServerError) => {
       equal(error.code, "UNSUPPORTED");
       match(error.message, /'sequence_batching'.*m\/config\.pbtxt:1:63/);
-      match(error.message, /'model_transaction_policy\.decoupled'/);
+      match(error.message, /'model_warmup'/);
       return true;
     },
   );

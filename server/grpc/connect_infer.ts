@@ -15,7 +15,8 @@ import { AsyncQueue } from "./async_queue.ts";
 import { forwardedHeaders, type GrpcOptions } from "./grpc_options.ts";
 import { joinParts } from "../../proto/join_parts.ts";
 import { PREFIX_BYTES } from "./message_frame.ts";
-import { startInfer } from "./model_infer.ts";
+import type { InferResponse } from "../../proto/infer.ts";
+import { startInfer, unaryFailure } from "./model_infer.ts";
 import { StreamInfer } from "./stream_infer.ts";
 
 function bytesOf(encoded: EncodedMessage): Uint8Array {
@@ -28,10 +29,15 @@ export async function inferForConnect(
   options: GrpcOptions,
   { message, context }: { message: InferMessage; context: HandlerContext },
 ): Promise<ModelInferResponse> {
-  const response = await startInfer(api, message, {
-    forwarded: forwardedHeaders(options.headerForwardPattern, context.requestHeader),
-    signal: context.signal,
-  });
+  let response: InferResponse;
+  try {
+    response = await startInfer(api, message, {
+      forwarded: forwardedHeaders(options.headerForwardPattern, context.requestHeader),
+      signal: context.signal,
+    });
+  } catch (reason) {
+    throw unaryFailure(api, message, reason);
+  }
   try {
     const encoded = encodeInferResponse(response, { stream: false });
     return fromBinary(ModelInferResponseSchema, bytesOf(encoded));

@@ -8,6 +8,8 @@ import type {
   InferOptions,
   ModelMetadata,
   ResponseReceiver,
+  SharedMemoryKind,
+  SharedMemoryRegion,
 } from "../core/inference_api.ts";
 
 /** A request that waits for the test to settle it. */
@@ -15,6 +17,16 @@ export interface HeldRequest {
   readonly request: InferRequest;
   readonly options: InferOptions;
   answer(): void;
+  fail(error: ServerError): void;
+}
+
+/** A request of a decoupled model, whose responses the test sends. */
+export interface HeldStream {
+  readonly request: InferRequest;
+  readonly options: InferOptions;
+  readonly receive: ResponseReceiver;
+  /** The core is done with the request. */
+  settle(): void;
   fail(error: ServerError): void;
 }
 
@@ -37,12 +49,17 @@ export class MemoryApi implements InferenceApi {
   /** With true, requests wait in `held`. */
   hold = false;
   readonly held: HeldRequest[] = [];
+  /** Requests that came by `inferStream` while `decoupled`. */
+  readonly streams: HeldStream[] = [];
   readonly requests: InferRequest[] = [];
   readonly loaded: [string, Readonly<Record<string, string | Uint8Array>>][] = [];
   readonly unloaded: [string, boolean][] = [];
   /** Responses that were handed out and not given back. */
   openResponses = 0;
   decoupled = false;
+  readonly regions: SharedMemoryRegion[] = [];
+  readonly rawHandles: Uint8Array[] = [];
+  readonly unregistered: [SharedMemoryKind, string][] = [];
 
   isLive = () => this.live;
   isReady = () => this.ready;
@@ -113,6 +130,12 @@ export class MemoryApi implements InferenceApi {
     receive: ResponseReceiver,
     options: InferOptions = {},
   ): Promise<void> {
+    if (this.decoupled) {
+      this.requests.push(request);
+      return new Promise((settle, fail) => {
+        this.streams.push({ request, options, receive, settle, fail });
+      });
+    }
     await receive({ response: await this.infer(request, options), isFinal: true });
   }
 
@@ -128,5 +151,28 @@ export class MemoryApi implements InferenceApi {
   unloadModel(name: string, options: { readonly unloadDependents: boolean }) {
     this.unloaded.push([name, options.unloadDependents]);
     return Promise.resolve();
+  }
+
+  checkSharedMemoryAllowed(): void {}
+
+  sharedMemoryStatus(kind: SharedMemoryKind, name: string): SharedMemoryRegion[] {
+    return this.regions.filter((region) =>
+      region.kind === kind && (name || region.name) === region.name
+    );
+  }
+
+  registerSystemSharedMemory(region: SharedMemoryRegion) {
+    this.regions.push(region);
+    return Promise.resolve();
+  }
+
+  registerCudaSharedMemory(region: SharedMemoryRegion, rawHandle: Uint8Array) {
+    this.regions.push(region);
+    this.rawHandles.push(rawHandle);
+    return Promise.resolve();
+  }
+
+  unregisterSharedMemory(kind: SharedMemoryKind, name: string): void {
+    this.unregistered.push([kind, name]);
   }
 }

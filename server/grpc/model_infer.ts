@@ -1,4 +1,4 @@
-import type { InferenceApi } from "../core/inference_api.ts";
+import type { InferenceApi, ResponseReceiver } from "../core/inference_api.ts";
 import {
   decodeInferRequest,
   type InferMessage,
@@ -33,21 +33,48 @@ export function startInfer(
   message: InferMessage,
   options: InferCallOptions,
 ): Promise<InferResponse> {
-  if (api.isExiting()) throw shuttingDown();
-  let request: InferRequest;
-  try {
-    request = decodeInferRequest(message, options.forwarded);
-  } catch (reason) {
-    checkModel(api, message);
-    throw reason;
-  }
-  return api.infer(request, { signal: options.signal });
+  return api.infer(decodeMessage(api, message, options), { signal: options.signal });
 }
 
-function checkModel(api: InferenceApi, message: InferMessage): void {
-  const { decoupled } = api.modelMetadata(message.modelName, message.modelVersion);
-  if (!decoupled) return;
-  throw new ServerError(
+/** The same for a request with any number of responses. */
+export function startInferStream(
+  api: InferenceApi,
+  message: InferMessage,
+  { receive, ...options }: InferCallOptions & { readonly receive: ResponseReceiver },
+): Promise<void> {
+  return api.inferStream(decodeMessage(api, message, options), receive, {
+    signal: options.signal,
+  });
+}
+
+function decodeMessage(
+  api: InferenceApi,
+  message: InferMessage,
+  { forwarded }: InferCallOptions,
+): InferRequest {
+  if (api.isExiting()) throw shuttingDown();
+  try {
+    return decodeInferRequest(message, forwarded);
+  } catch (reason) {
+    // What is wrong with the model goes first.
+    api.modelMetadata(message.modelName, message.modelVersion);
+    throw reason;
+  }
+}
+
+/** What to tell a client whose ModelInfer call failed: of decoupled models only that they cannot be called so. */
+export function unaryFailure(
+  api: InferenceApi,
+  { modelName, modelVersion }: InferMessage,
+  reason: unknown,
+): unknown {
+  if (reason instanceof ServerError && reason.code === "NOT_FOUND") return reason;
+  try {
+    if (!api.isDecoupled(modelName, modelVersion)) return reason;
+  } catch {
+    return reason;
+  }
+  return new ServerError(
     "UNSUPPORTED",
     "ModelInfer RPC doesn't support models with decoupled transaction policy",
   );
@@ -57,20 +84,20 @@ function checkModel(api: InferenceApi, message: InferMessage): void {
 export function serveModelInfer(call: RpcCall, message: Uint8Array, release: () => void): void {
   const { api, options } = call.context;
   call.enableCompression();
+  let parsed: InferMessage | undefined;
+  const fail = (reason: unknown) => {
+    const failure = parsed === undefined ? reason : unaryFailure(api, parsed, reason);
+    release();
+    call.fail(failure);
+  };
   try {
-    startInfer(api, parseInferMessage(message), {
+    parsed = parseInferMessage(message);
+    startInfer(api, parsed, {
       forwarded: forwardedHeaders(options.headerForwardPattern, call.stream.headers),
       signal: call.signal,
-    }).then(
-      (response) => respond(call, response, release),
-      (reason) => {
-        release();
-        call.fail(reason);
-      },
-    );
+    }).then((response) => respond(call, response, release), fail);
   } catch (reason) {
-    release();
-    call.fail(reason);
+    fail(reason);
   }
 }
 

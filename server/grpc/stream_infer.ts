@@ -1,4 +1,4 @@
-import type { InferenceApi } from "../core/inference_api.ts";
+import type { InferenceApi, StreamedResponse } from "../core/inference_api.ts";
 import { type InferMessage, parseInferMessage } from "../../proto/grpc_codec.ts";
 import {
   type EncodedMessage,
@@ -7,8 +7,20 @@ import {
 } from "../../proto/grpc_codec_response.ts";
 import type { InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import { type InferCallOptions, shuttingDown, startInfer } from "./model_infer.ts";
+import { DecoupledCall, type MessageSink } from "./decoupled_call.ts";
+import {
+  type InferCallOptions,
+  shuttingDown,
+  startInfer,
+  startInferStream,
+} from "./model_infer.ts";
 import { toConnectError } from "./grpc_status.ts";
+import { type OutboxLimits, StreamOutbox } from "./stream_outbox.ts";
+
+/** What a stream may have waiting to be written before its models are asked to wait. */
+const STREAM_LIMITS: OutboxLimits = { maxMessages: 512, maxBytes: 4 * 1024 * 1024 };
+/** How many times the usual bound may wait to be written when models do not wait; then the stream ends. */
+const MAX_OVERFULL = 64;
 
 /** Where the answers of a stream go. */
 export interface StreamSink {
@@ -47,6 +59,9 @@ export class StreamInfer {
   readonly #options: StreamInferOptions;
   readonly #sink: StreamSink;
   readonly #slots: Slot[] = [];
+  /** Requests of decoupled models: written as they come. */
+  readonly #decoupled = new Set<DecoupledCall>();
+  readonly #outbox: StreamOutbox;
   #inFlight = 0;
   #bytesInFlight = 0;
   #paused = false;
@@ -58,6 +73,7 @@ export class StreamInfer {
     this.#api = api;
     this.#options = options;
     this.#sink = sink;
+    this.#outbox = new StreamOutbox(STREAM_LIMITS);
   }
 
   /** Takes one encoded request; `release` is called when no byte of it is needed any more. */
@@ -72,19 +88,80 @@ export class StreamInfer {
       this.#endAfterAnswers(reason);
       return;
     }
-    const slot: Slot = {
-      id: parsed.id,
-      release,
-      byteSize: message.length,
-      response: undefined,
-      failure: undefined,
-    };
-    this.#slots.push(slot);
+    const byteSize = message.length;
     this.#inFlight++;
-    this.#bytesInFlight += slot.byteSize;
-    this.#start(slot, parsed);
+    this.#bytesInFlight += byteSize;
+    if (this.#isDecoupled(parsed)) this.#startDecoupled(parsed, { release, byteSize });
+    else {
+      const slot: Slot = {
+        id: parsed.id,
+        release,
+        byteSize,
+        response: undefined,
+        failure: undefined,
+      };
+      this.#slots.push(slot);
+      this.#start(slot, parsed);
+    }
     this.#holdBack();
   }
+
+  /** False also for a model that is not there: whatever is wrong is found on the usual way. */
+  #isDecoupled({ modelName, modelVersion }: InferMessage): boolean {
+    try {
+      return this.#api.isDecoupled(modelName, modelVersion);
+    } catch {
+      return false;
+    }
+  }
+
+  #startDecoupled(
+    message: InferMessage,
+    { release, byteSize }: Pick<Slot, "release" | "byteSize">,
+  ): void {
+    const call = new DecoupledCall(message, this.#messageSink, () => {
+      release();
+      this.#decoupled.delete(call);
+      this.#over(byteSize);
+      this.#flush();
+    });
+    this.#decoupled.add(call);
+    const receive = (response: StreamedResponse) => call.receive(response) ?? this.#room();
+    const fail = (reason: unknown, isStarted: boolean) => {
+      call.fail(reason, { isFinal: true, isRefusal: !isStarted || isRefusal(reason) });
+      call.settled();
+    };
+    try {
+      startInferStream(this.#api, message, { ...this.#options, receive }).then(
+        () => call.settled(),
+        (reason) => fail(reason, true),
+      );
+    } catch (reason) {
+      fail(reason, false);
+    }
+  }
+
+  /** Undefined once the stream is over: a model that goes on is not held up. */
+  #room(): Promise<void> | undefined {
+    return this.#closed ? undefined : this.#outbox.room;
+  }
+
+  readonly #messageSink: MessageSink = {
+    send: (encoded, onSent) => {
+      const { byteSize } = encoded;
+      this.#outbox.add(byteSize);
+      this.#sink.send(encoded, () => {
+        this.#outbox.subtract(byteSize);
+        onSent();
+      });
+      if (this.#outbox.isOver(MAX_OVERFULL)) this.#close(overfull());
+    },
+    fail: (reason) => {
+      if (this.#options.errorAsStatus) this.#close(reason);
+      return this.#options.errorAsStatus;
+    },
+    releaseResponse: (response) => this.#api.releaseResponse(response),
+  };
 
   #start(slot: Slot, message: InferMessage): void {
     try {
@@ -129,7 +206,11 @@ export class StreamInfer {
       this.#slots.shift();
       this.#write(slot);
     }
-    if (this.#ending !== undefined && this.#slots.length === 0) this.#close(this.#ending.reason);
+    if (
+      this.#closed || this.#ending === undefined || this.#slots.length > 0 ||
+      this.#decoupled.size > 0
+    ) return;
+    this.#close(this.#ending.reason);
   }
 
   #write(slot: Slot): void {
@@ -141,10 +222,14 @@ export class StreamInfer {
     }
     this.#sink.send(encoded, () => {
       this.#drop(slot);
-      this.#inFlight--;
-      this.#bytesInFlight -= slot.byteSize;
-      this.#holdBack();
+      this.#over(slot.byteSize);
     });
+  }
+
+  #over(byteSize: number): void {
+    this.#inFlight--;
+    this.#bytesInFlight -= byteSize;
+    this.#holdBack();
   }
 
   #drop(slot: Slot): void {
@@ -190,12 +275,21 @@ export class StreamInfer {
       if ((slot.response ?? slot.failure) !== undefined) this.#drop(slot);
     }
     this.#slots.length = 0;
+    for (const call of this.#decoupled) call.close();
+    this.#outbox.close();
   }
 
   #close(reason: unknown): void {
     this.cancel();
     this.#sink.finish(reason);
   }
+}
+
+function overfull(): ServerError {
+  return new ServerError(
+    "UNAVAILABLE",
+    "too many responses wait to be sent: the client does not read them, and the model does not wait for it",
+  );
 }
 
 /** A request that no model ever had is told with its id only (grpc.md §4). */
