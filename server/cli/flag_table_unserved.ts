@@ -26,19 +26,14 @@ const WITHOUT_EFFECT: readonly Row[] = [
 ];
 
 const LATER: readonly Row[] = [
-  ["allow-client-shm", "bool", "", "false", "shared memory"],
   ["model-namespacing", "bool", "", "false", "model namespacing"],
   ["trace-config", "text", "[MODE,]KEY=VALUE", "", "tracing"],
-  ["cache-config", "text", "NAME,KEY=VALUE", "", "response cache"],
-  ["rate-limit", "text", "execution_count|off", "off", "rate limiter"],
-  ["rate-limit-resource", "text", "NAME:COUNT[:DEVICE]", "", "rate limiter"],
   ["allow-sagemaker", "bool", "", "false", "SageMaker endpoint"],
   ["allow-vertex-ai", "bool", "", "false", "Vertex AI endpoint"],
 ];
 
 const DEPRECATED: readonly Row[] = [
   ["strict-model-config", "bool", "--disable-auto-complete-config", "", ""],
-  ["response-cache-byte-size", "int", "--cache-config", "0", "response cache"],
   ["trace-file", "text", "--trace-config=triton,file=…", "", "tracing"],
   ["trace-level", "text", "--trace-config=level=…", "OFF", "tracing"],
   ["trace-rate", "int", "--trace-config=rate=…", "1000", "tracing"],

@@ -61,6 +61,44 @@ export function parseBackendSetting(
   return { backend: text.slice(0, Math.max(comma, 0)), key, value: text.slice(equals + 1) };
 }
 
+/** `<name>,<key>=<value>` of `--cache-config`. */
+export function parseCacheSetting(text: string): { cache: string; key: string; value: string } {
+  const comma = text.indexOf(",");
+  if (comma <= 0) {
+    throw usage(
+      `Bad option: "--cache-config".\nNo cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got ` +
+        text,
+    );
+  }
+  const equals = text.indexOf("=", comma);
+  const [key, value] = [text.slice(comma + 1, Math.max(equals, 0)), text.slice(equals + 1)];
+  if (equals < 0 || key === "" || value === "") {
+    throw usage(
+      `Bad option: "--cache-config".\n--cache-config option format is ` +
+        `'<cache name>,<setting>=<value>'. Got ${text}`,
+    );
+  }
+  return { cache: text.slice(0, comma), key, value };
+}
+
+/** `<name>:<count>[:<device>]` of `--rate-limit-resource`; device -1 = each, as without. */
+export function parseRateLimitResource(
+  text: string,
+): { name: string; count: number; deviceId?: number } {
+  const [name = "", count, device, ...rest] = text.split(":");
+  if (count === undefined || rest.length > 0) {
+    throw usage(
+      `--rate-limit-resource option format is '<resource_name>:<count>:<device>' or ` +
+        `'<resource_name>:<count>'. Got ${text}`,
+    );
+  }
+  const resource = { name, count: parseIntValue(count) };
+  if (resource.count < 0) throw usage(`Invalid option value. Got ${count}, expected 0 or more`);
+  const deviceId = device === undefined ? -1 : parseIntValue(device);
+  if (deviceId < -1) throw usage(`Invalid option value. Got ${device}, expected a device number`);
+  return deviceId === -1 ? resource : { ...resource, deviceId };
+}
+
 /** Verbose level: a number, or true/false for 1/0. */
 export function parseVerboseLevel(text: string): number {
   const word = text.toLowerCase();

@@ -65,10 +65,8 @@ Deno.test("parseFlags() refuses what is no flag or lacks its value", () => {
 });
 
 Deno.test("parseFlags() refuses flags of later features with their name", () => {
-  assert.match(fault("--cache-config=local,size=1"), /does not have yet: response cache$/);
   assert.match(fault("--model-control-mode=poll"), /does not have yet: repository polling$/);
-  assert.match(fault("--rate-limit=execution_count"), /does not have yet: rate limiter$/);
-  assert.equal(fault("--rate-limit=off", "--allow-client-shm=false", "--trace-rate=1000"), "");
+  assert.equal(fault("--allow-client-shm=false", "--trace-rate=1000"), "");
 });
 
 Deno.test("parseFlags() refuses values that are not among the choices", () => {

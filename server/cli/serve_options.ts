@@ -6,7 +6,13 @@ import {
   type ServerOptions,
 } from "../core/options.ts";
 import type { ParsedFlags } from "./flags.ts";
-import { parseBackendSetting, parseSettingValue, parseVerboseLevel } from "./flag_values.ts";
+import {
+  parseBackendSetting,
+  parseCacheSetting,
+  parseRateLimitResource,
+  parseSettingValue,
+  parseVerboseLevel,
+} from "./flag_values.ts";
 import { type MetricsSettings, readMetricsSettings } from "./metrics_settings.ts";
 import { parseRestrictedApis, type RestrictedApi } from "./restricted_apis.ts";
 
@@ -77,6 +83,8 @@ export interface ServeOptions {
   readonly grpc: GrpcServiceOptions | undefined;
   readonly metrics: MetricsServiceOptions | undefined;
   readonly log: LogOptions;
+  /** `--client-shm-copy`. */
+  readonly copySharedMemory: boolean;
 }
 
 /**
@@ -90,6 +98,7 @@ export function readServeOptions(flags: ParsedFlags): ServeOptions {
     grpc: flags.bool("allow-grpc") ? readGrpcOptions(flags) : undefined,
     metrics: flags.bool("allow-metrics") ? readMetricsOptions(flags) : undefined,
     log: readLogOptions(flags),
+    copySharedMemory: flags.bool("client-shm-copy"),
   };
   checkEndpoints(options);
   return options;
@@ -125,6 +134,11 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
     modelLoadRetryCount: flags.number("model-load-retry-count"),
     exitTimeoutSecs: flags.number("exit-timeout-secs"),
     backendConfig: readBackendConfig(flags.list("backend-config")),
+    rateLimit: flags.text("rate-limit") as ServerOptions["rateLimit"],
+    rateLimitResources: readRateLimitResources(flags.list("rate-limit-resource")),
+    cacheConfig: readCacheConfig(flags),
+    cacheDirectory: flags.text("cache-directory") || DEFAULT_SERVER_OPTIONS.cacheDirectory,
+    allowClientSharedMemory: flags.bool("allow-client-shm"),
   };
 }
 
@@ -139,6 +153,34 @@ function readBackendConfig(texts: readonly string[]): Map<string, Map<string, st
     const { backend, key, value } = parseBackendSetting(text);
     const settings = result.get(backend) ?? new Map<string, string>();
     result.set(backend, settings.set(key, value));
+  }
+  return result;
+}
+
+function readRateLimitResources(texts: readonly string[]): ServerOptions["rateLimitResources"] {
+  try {
+    return texts.map(parseRateLimitResource);
+  } catch (reason) {
+    throw usage(`Bad option: "--rate-limit-resource".\n${ServerError.from(reason).message}`);
+  }
+}
+
+function readCacheConfig(flags: ParsedFlags): Map<string, Map<string, string>> {
+  const result = new Map<string, Map<string, string>>();
+  const oldSize = flags.text("response-cache-byte-size");
+  if (flags.given("response-cache-byte-size")) {
+    if (flags.given("cache-config")) {
+      throw usage(
+        "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided. " +
+          "Please provide one or the other.",
+      );
+    }
+    return result.set("local", new Map([["size", oldSize]]));
+  }
+  for (const text of flags.list("cache-config")) {
+    const { cache, key, value } = parseCacheSetting(text);
+    const settings = result.get(cache) ?? new Map<string, string>();
+    result.set(cache, settings.set(key, value));
   }
   return result;
 }

@@ -35,6 +35,39 @@ Deno.test("readServeOptions() makes paths absolute, and leaves addresses of stor
   assert.deepEqual(options.server.modelRepositories, [`${Deno.cwd()}/models`, "s3://bucket/x"]);
 });
 
+Deno.test("readServeOptions() reads what there is of the rate limiter's resources", () => {
+  assert.equal(read().server.rateLimit, "off");
+  const { server } = read(
+    "--rate-limit=Execution_Count",
+    "--rate-limit-resource=R:4",
+    "--rate-limit-resource=S:2:1",
+    "--rate-limit-resource=:3:-1",
+  );
+  assert.equal(server.rateLimit, "execution_count");
+  assert.deepEqual(server.rateLimitResources, [
+    { name: "R", count: 4 },
+    { name: "S", count: 2, deviceId: 1 },
+    { name: "", count: 3 },
+  ]);
+});
+
+Deno.test("readServeOptions() refuses resources of the rate limiter that say nothing", () => {
+  const start = 'Bad option: "--rate-limit-resource".\n';
+  const format = "--rate-limit-resource option format is '<resource_name>:<count>:<device>' or " +
+    "'<resource_name>:<count>'. Got ";
+  for (const text of ["R1", "R:1:2:3"]) {
+    assert.equal(fault(`--rate-limit-resource=${text}`), start + format + text);
+  }
+  for (const [text, got] of [["R:many", "many"], ["R::1", ""], ["R:1:", ""], ["R:2:x", "x"]]) {
+    const message = `${start}Invalid option value. Got ${got}`;
+    assert.equal(fault(`--rate-limit-resource=${text}`), message);
+  }
+  assert.match(fault("--rate-limit-resource=R:99999999999"), /out of bound\. Got 99999999999$/);
+  assert.match(fault("--rate-limit-resource=R:-1"), /Got -1, expected 0 or more$/);
+  assert.match(fault("--rate-limit-resource=R:1:-2"), /Got -2, expected a device number$/);
+  assert.match(fault("--rate-limit=sometimes"), /invalid argument for --rate-limit: sometimes/);
+});
+
 Deno.test("readServeOptions() leaves out services that are switched off", () => {
   const options = read("--allow-http=false", "--allow-grpc=off", "--allow-metrics=0");
   assert.deepEqual([options.http, options.grpc, options.metrics], [

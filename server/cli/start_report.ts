@@ -50,8 +50,10 @@ export function formatOptions(options: ServeOptions): string {
     ...server.loadModels.map((name, index) => [`startup_models_${index}`, name] as const),
     ["strict_model_config", server.autoCompleteConfig ? "0" : "1"],
     ["model_config_name", server.modelConfigName],
+    ["rate_limit", server.rateLimit.toUpperCase()],
     ["strict_readiness", server.strictReadiness ? "1" : "0"],
     ["exit_timeout", String(server.exitTimeoutSecs)],
+    ["cache_enabled", server.cacheConfig.size > 0 ? "1" : "0"],
   ];
   return formatTable(["Option", "Value"], rows);
 }
