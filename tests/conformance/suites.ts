@@ -46,7 +46,6 @@ const LATER_NEEDS: readonly string[] = [
   "python",
   "sequence",
   "ensemble",
-  "ratelimit",
   "cache",
   "warmup",
   "bls",
