@@ -2,14 +2,19 @@ import { create } from "@bufbuild/protobuf";
 import { fromText } from "@bufbuild/protobuf/txtpb";
 import { type ModelConfig, ModelConfigSchema } from "./gen/model_config_pb.ts";
 import type { ConfigIssue, ConfigPositions } from "./model_config_issue.ts";
-import { scanConfigText } from "./model_config_text.ts";
+import { scanModelConfig } from "./model_config_scan.ts";
 
 export {
   configError,
+  type ConfigFaults,
+  configFaults,
   type ConfigIssue,
+  type ConfigMend,
   type ConfigPosition,
   type ConfigPositions,
   formatConfigIssue,
+  placedError,
+  positionOf,
   withoutConsequences,
 } from "./model_config_issue.ts";
 export { formatModelConfigJson, parseModelConfigJson } from "./model_config_json.ts";
@@ -17,6 +22,7 @@ export { normalizeInstanceGroups, normalizeModelConfig } from "./model_config_no
 export { checkModelConfig } from "./model_config_check.ts";
 export { checkModelIo } from "./model_config_check_io.ts";
 export { checkInstanceGroups } from "./model_config_check_group.ts";
+export { fixConfigText, mendConfigText } from "./model_config_fix.ts";
 export { autofillBackend } from "./model_config_autofill.ts";
 
 /** A configuration as it was written. */
@@ -29,7 +35,7 @@ export interface ParsedModelConfig {
 
 /** Reads a `config.pbtxt`. Never throws: all faults come back as issues with their places. */
 export function parseModelConfig(text: string, fileName: string): ParsedModelConfig {
-  const scan = scanConfigText(text, ModelConfigSchema);
+  const scan = scanModelConfig(text);
   const positions = { fileName, byPath: scan.positions };
   try {
     const readable = scan.faultySpans === undefined ? "" : blankOut(text, scan.faultySpans);

@@ -37,6 +37,24 @@ export class TokenCursor {
     return token;
   }
 
+  /** Where the last token that was gone over ends. */
+  get consumedEnd(): number {
+    const last = this.#tokens[this.#index - 1];
+    return last === undefined ? 0 : last.offset + last.text.length;
+  }
+
+  /** The mark that closes the bracket around what comes next, or the bracket that opens next. */
+  closerAhead(): Token | undefined {
+    let depth = isOpener(this.peek()) ? 0 : 1;
+    for (let ahead = 0;; ahead++) {
+      const token = this.peek(ahead);
+      if (token.kind === "end") return undefined;
+      if (isOpener(token)) depth++;
+      else if (isCloser(token)) depth--;
+      if (depth === 0) return token;
+    }
+  }
+
   next(): Token {
     const token = this.peek();
     if (token.kind !== "end") this.#index++;

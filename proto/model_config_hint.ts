@@ -31,6 +31,31 @@ const DATATYPE_ALIASES: Readonly<Record<string, string>> = {
   utf8: "TYPE_STRING",
 };
 
+/** Aliases of one meaning only: `int` and `integer` may have 32 or 64 bits. */
+const CLEAR_ALIASES: ReadonlySet<string> = new Set(
+  Object.keys(DATATYPE_ALIASES).filter((alias) => !/^(?:int|integer|byte)$/.test(alias)),
+);
+
+/** Other words for fields, which mean nothing else. */
+const FIELD_ALIASES: ReadonlyMap<string, string> = new Map([
+  ["dtype", "data_type"],
+  ["type", "data_type"],
+  ["max_batch", "max_batch_size"],
+  ["dimensions", "dims"],
+  ["model", "model_name"],
+  ["file", "label_filename"],
+  ["label_file", "label_filename"],
+  ["model_filename", "default_model_filename"],
+  ["instances", "instance_group"],
+  ["inputs", "input"],
+  ["outputs", "output"],
+  ["steps", "step"],
+  ["params", "parameters"],
+]);
+
+/** So many letters may be wrong in a name before it is only like another one. */
+const TYPO_DISTANCE_MAX = 2;
+
 /** Below this similarity (0 … 1) a name is no suggestion. */
 const SIMILARITY_MIN = 0.5;
 /** Names longer than this are not compared: nobody misspells that much. */
@@ -57,6 +82,39 @@ function nearestName(name: string, candidates: readonly string[]): string | unde
   return best;
 }
 
+/** The one candidate that a name with a typing mistake can mean; undefined when two come into question. */
+export function typoOf(name: string, candidates: readonly string[]): string | undefined {
+  if (name.length > COMPARED_LENGTH_MAX) return undefined;
+  const wanted = toSnakeCase(name);
+  const same = candidates.filter((candidate) => candidate.toLowerCase() === wanted);
+  if (same.length === 1) return same[0];
+  const allowed = Math.min(TYPO_DISTANCE_MAX, Math.floor(wanted.length / 3));
+  const scored = candidates
+    .map((name) => ({ name, distance: editDistance(wanted, name.toLowerCase()) }))
+    .sort((left, right) => left.distance - right.distance);
+  const [best, second] = scored;
+  if (best === undefined || best.distance > allowed) return undefined;
+  return second !== undefined && second.distance <= allowed ? undefined : best.name;
+}
+
+/** The value that is surely meant by a text that an enum does not have. */
+export function enumValueFor(value: string, descriptor: DescEnum): string | undefined {
+  const names = descriptor.values.map((entry) => entry.name);
+  const bare = value.toLowerCase().replace(/^(?:type|kind)_/, "");
+  if (descriptor.name === "DataType" && CLEAR_ALIASES.has(bare)) return DATATYPE_ALIASES[bare];
+  const exact = names.filter((name) => name.toLowerCase() === value.toLowerCase());
+  const suffixed = names.filter((name) => name.toLowerCase().endsWith(`_${bare}`));
+  if (exact.length === 1) return exact[0];
+  return suffixed.length === 1 ? suffixed[0] : typoOf(value, names);
+}
+
+/** The field that is surely meant by a name that a message does not have. */
+export function fieldNameFor(name: string, message: DescMessage): string | undefined {
+  const names = message.fields.map((field) => field.name);
+  const alias = FIELD_ALIASES.get(toSnakeCase(name));
+  return alias !== undefined && names.includes(alias) ? alias : typoOf(name, names);
+}
+
 /** Hint for a value that an enum does not have. */
 export function hintForEnumValue(value: string, descriptor: DescEnum): string {
   const names = descriptor.values.map((entry) => entry.name);
@@ -71,7 +129,8 @@ export function hintForEnumValue(value: string, descriptor: DescEnum): string {
 export function hintForField(name: string, message: DescMessage): string {
   const snake = toSnakeCase(name);
   const names = message.fields.map((field) => field.name);
-  if (names.includes(snake)) return `did you mean ${snake}?`;
+  const sure = fieldNameFor(name, message);
+  if (sure !== undefined) return `did you mean ${sure}?`;
   const nearest = nearestName(name, names);
   const isTypo = nearest !== undefined && editDistance(snake, nearest) <= 2;
   const path = isTypo ? undefined : pathOfField(snake);

@@ -12,6 +12,30 @@ export interface ConfigPositions {
   readonly byPath: ReadonlyMap<string, ConfigPosition>;
 }
 
+/** Where a field stands in the text, as offsets: the field or list element, and its value, which ends with it. */
+export interface ConfigSpan {
+  readonly begin: number;
+  readonly valueBegin: number;
+  readonly end: number;
+}
+
+/** One change of a text: what stands from `begin` to `end` becomes `text`. */
+export interface TextEdit {
+  readonly begin: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/**
+ * The one mend of a fault that cannot change what the author meant: changes of the text as it stands, or fields that
+ * get another value (`undefined` = that are taken out). Absent where two mends are possible.
+ */
+export type ConfigMend =
+  | { readonly edits: readonly TextEdit[] }
+  | {
+    readonly fields: readonly { readonly path: string; readonly value: string | undefined }[];
+  };
+
 /** One fault of a configuration. */
 export interface ConfigIssue {
   /** Path of the field, such as `input[0].data_type`; "" = the whole configuration. */
@@ -24,8 +48,37 @@ export interface ConfigIssue {
   readonly position?: ConfigPosition;
   /** INVALID_ARG when absent. */
   readonly code?: StatusCode;
+  readonly mend?: ConfigMend;
+  /** A file or folder that the fault is about, relative to the repository; the configuration file when absent. */
+  readonly place?: string;
   /** True for what the backend may still fill in from the model. */
   readonly isCompletable?: boolean;
+}
+
+/** The structured form of an error made by {@linkcode configError}. */
+export interface ConfigFaults {
+  readonly issues: readonly ConfigIssue[];
+  readonly positions: ConfigPositions | undefined;
+}
+
+/** Faults of each error; on the side, so that there is one class of errors only. */
+const FAULTS = new WeakMap<ServerError, ConfigFaults>();
+
+/** The faults behind an error; one that was not made from faults is a fault of the whole configuration. */
+export function configFaults(reason: unknown): ConfigFaults {
+  const error = ServerError.from(reason);
+  const { message, code } = error;
+  return FAULTS.get(error) ?? { issues: [{ path: "", message, code }], positions: undefined };
+}
+
+/** The same error with the places of its faults, where it was made without knowing them. */
+export function placedError(reason: unknown, positions?: ConfigPositions): ServerError {
+  const error = ServerError.from(reason);
+  const faults = FAULTS.get(error);
+  if (faults === undefined || faults.positions !== undefined || positions === undefined) {
+    return error;
+  }
+  return configError(faults.issues, positions);
 }
 
 /** More issues than this are only counted in the error's text. */
@@ -61,7 +114,9 @@ export function configError(
   if (lines.length > ISSUES_SHOWN_MAX) {
     lines[ISSUES_SHOWN_MAX] = `and ${issues.length - ISSUES_SHOWN_MAX} more`;
   }
-  return new ServerError(issues[0]?.code ?? "INVALID_ARG", lines.join("\n  "));
+  const error = new ServerError(issues[0]?.code ?? "INVALID_ARG", lines.join("\n  "));
+  FAULTS.set(error, { issues, positions });
+  return error;
 }
 
 /**
@@ -86,7 +141,7 @@ function isSameOrBelow(path: string, around: string): boolean {
 }
 
 /** Position of the field, or of the innermost message around it that is in the file. */
-function positionOf(path: string, positions: ConfigPositions): ConfigPosition | undefined {
+export function positionOf(path: string, positions: ConfigPositions): ConfigPosition | undefined {
   let rest = path;
   while (rest !== "") {
     const found = positions.byPath.get(rest);

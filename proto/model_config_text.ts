@@ -1,15 +1,25 @@
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { CLOSING, isCloser, isMark, isOpener, TokenCursor } from "./model_config_cursor.ts";
-import { hintForField, hintForMessage, hintForStrayToken } from "./model_config_hint.ts";
-import type { ConfigIssue, ConfigPosition } from "./model_config_issue.ts";
-import { describeToken, type Token } from "./model_config_tokens.ts";
-import { checkEnumToken, checkScalarToken, type ValueFault } from "./model_config_value.ts";
+import { bareName, FaultList, isOutdented } from "./model_config_fault_list.ts";
+import { hintForMessage, hintForStrayToken } from "./model_config_hint.ts";
+import type { ConfigIssue, ConfigPosition, ConfigSpan } from "./model_config_issue.ts";
+import {
+  mendBareElement,
+  mendMessage,
+  mendValue,
+  replaceText,
+  type ValueKind,
+} from "./model_config_mend.ts";
+import type { Token } from "./model_config_tokens.ts";
+import { checkEnumToken, checkScalarToken } from "./model_config_value.ts";
 
 /** What a scan over a text found. */
 export interface TextScan {
   readonly issues: readonly ConfigIssue[];
   /** Path of every field that was given → its place. */
   readonly positions: ReadonlyMap<string, ConfigPosition>;
+  /** Path of every field and list element → where it stands. */
+  readonly spans: ReadonlyMap<string, ConfigSpan>;
   /** The innermost fields around all faults, as [begin, end) in the text; undefined if some fault is in no field. */
   readonly faultySpans: readonly (readonly [number, number])[] | undefined;
 }
@@ -35,33 +45,48 @@ interface MessageFrame {
   readonly seen: Map<string, ConfigPosition>;
   /** Elements of each list so far, by name. */
   readonly counts: Map<string, number>;
+  /** Where the message should have been closed, as its layout tells: before a field that is not indented. */
+  endsAt?: number;
+}
+
+/** A field that is being read. */
+interface FieldPlace {
+  readonly path: string;
+  readonly name: Token;
 }
 
 type MapField = DescField & { readonly fieldKind: "map" };
-type ValueCheck = (token: Token, negative: boolean) => ValueFault | undefined;
 
 class Scanner implements TextScan {
-  readonly issues: ConfigIssue[] = [];
   readonly positions = new Map<string, ConfigPosition>();
+  readonly spans = new Map<string, ConfigSpan>();
+  readonly #text: string;
+  readonly #faults: FaultList;
   readonly #cursor: TokenCursor;
   readonly #spans: [number, number][] = [];
   /** Issues that lie in one of the spans. */
   #coveredCount = 0;
 
   constructor(text: string) {
+    this.#text = text;
     this.#cursor = new TokenCursor(text);
+    this.#faults = new FaultList(text, this.#cursor);
+  }
+
+  get issues(): readonly ConfigIssue[] {
+    return this.#faults.issues;
   }
 
   scanFile(message: DescMessage): void {
     const first = this.#cursor.peek();
     if (isMark(first, "{")) {
       const hint = "this looks like JSON; the file is in protobuf text format: name: value";
-      this.#report("", first, { expected: "field name", hint });
+      this.#faults.expected("", first, { expected: "field name", hint });
       return;
     }
     if (first.text === "\ufeff") {
       const hint = "the file begins with a byte order mark, save it without";
-      this.#report("", this.#cursor.next(), { expected: "field name", hint });
+      this.#faults.expected("", this.#cursor.next(), { expected: "field name", hint });
     }
     this.#scanFields(frameOf(message, ""));
   }
@@ -81,63 +106,90 @@ class Scanner implements TextScan {
       const token = this.#cursor.peek();
       if (close !== undefined && this.#cursor.take(close)) return;
       if (token.kind === "end") {
-        if (open !== undefined) this.#reportOpen(frame.path, token, open);
+        if (open !== undefined) this.#faults.notClosed(frame.path, token, open, frame.endsAt);
         return;
       }
+      if (open !== undefined && isOutdented(this.#text, token, open)) {
+        frame.endsAt ??= this.#cursor.consumedEnd;
+      }
       if (token.kind === "name") {
-        this.#scanField(frame);
+        this.#scanField(frame, token);
         continue;
       }
       if (open !== undefined && isCloser(token)) {
         // The bracket around this message closes: the message's own closing mark was forgotten.
-        this.#reportOpen(frame.path, token, open);
+        this.#faults.notClosed(frame.path, token, open, frame.endsAt);
         return;
       }
       const expected = close === undefined ? "field name" : `field name or "${close}"`;
-      this.#report(frame.path, token, { expected, ...optionalHint(hintForStrayToken(token)) });
-      if (isCloser(token)) this.#cursor.next();
+      const bare = bareName(token, this.#cursor.peek(1));
+      const { offset, text } = token;
+      const mend = bare !== undefined
+        ? replaceText(offset, offset + text.length, bare.text)
+        : isCloser(token)
+        ? replaceText(offset, offset + 1, "")
+        : undefined;
+      this.#faults.expected(frame.path, token, {
+        expected,
+        ...optionalHint(hintForStrayToken(token)),
+        mend,
+      });
+      if (bare !== undefined) this.#scanField(frame, bare);
+      else if (isCloser(token)) this.#cursor.next();
       else this.#cursor.skipToField(frame.message);
     }
   }
 
-  #scanField(frame: MessageFrame): void {
-    const { offset } = this.#cursor.peek();
-    this.#scanFieldOf(frame);
+  #scanField(frame: MessageFrame, name: Token): void {
+    const { offset } = this.#cursor.next();
+    this.#scanFieldOf(frame, name);
     if (this.issues.length === this.#coveredCount) return;
     this.#coveredCount = this.issues.length;
     this.#spans.push([offset, this.#cursor.peek().offset]);
   }
 
-  #scanFieldOf(frame: MessageFrame): void {
-    const name = this.#cursor.next();
+  #scanFieldOf(frame: MessageFrame, name: Token): void {
     const path = frame.path === "" ? name.text : `${frame.path}.${name.text}`;
     const field = frame.message.fields.find((candidate) => candidate.name === name.text);
     if (field === undefined) {
       this.#reportUnknownField(frame, path, name);
       return;
     }
-    this.#checkSeen(frame, field, { path, name });
+    const before = this.#checkSeen(frame, field, { path, name });
     const colon = this.#cursor.take(":");
-    if (!colon && field.message === undefined && field.fieldKind !== "map") {
-      this.#report(path, this.#cursor.peek(), { expected: `":"` });
+    const next = this.#cursor.peek();
+    if (!colon && next.text === "=") {
+      const mend = replaceText(next.offset, next.offset + 1, ":");
+      this.#faults.expected(path, next, { expected: `":"`, mend });
+      this.#cursor.next();
+    } else if (!colon && field.message === undefined && field.fieldKind !== "map") {
+      const mend = replaceText(this.#cursor.consumedEnd, this.#cursor.consumedEnd, ":");
+      this.#faults.expected(path, next, { expected: `":"`, mend });
     }
+    const valueBegin = this.#cursor.peek().offset;
     if (field.fieldKind === "list" || field.fieldKind === "map") {
       this.#scanElements(frame, field, { path, name });
     } else this.#scanElement(frame, field, { path, at: name });
+    const span = { begin: name.offset, valueBegin, end: this.#cursor.consumedEnd };
+    if (before !== undefined) {
+      this.#faults.givenTwice({ path, name, before }, [this.spans.get(path), span]);
+    } else if (field.fieldKind !== "list" || !this.spans.has(path)) this.spans.set(path, span);
     this.#separator();
   }
 
-  #scanElements(frame: MessageFrame, field: DescField, at: { path: string; name: Token }): void {
+  #scanElements(frame: MessageFrame, field: DescField, at: FieldPlace): void {
     if (!this.positions.has(at.path)) this.positions.set(at.path, at.name.position);
+    const isBracket = isMark(this.#cursor.peek(), "[");
     const element = (): void => {
       const index = frame.counts.get(field.name) ?? 0;
       frame.counts.set(field.name, index + 1);
-      this.#scanElement(frame, field, {
-        path: `${at.path}[${index}]`,
-        at: this.#cursor.peek(),
-      });
+      const path = `${at.path}[${index}]`;
+      const token = this.#cursor.peek();
+      this.#scanElement(frame, field, { path, at: token });
+      const begin = isBracket ? token.offset : at.name.offset;
+      this.spans.set(path, { begin, valueBegin: token.offset, end: this.#cursor.consumedEnd });
     };
-    if (isMark(this.#cursor.peek(), "[")) this.#scanList(at.path, element);
+    if (isBracket) this.#scanList(at.path, element);
     else element();
   }
 
@@ -151,18 +203,22 @@ class Scanner implements TextScan {
       if (this.#cursor.take(",")) {
         const after = this.#cursor.peek();
         if (!isMark(after, "]")) continue;
-        this.#report(path, after, {
+        this.#faults.expected(path, after, {
           expected: "another element",
           hint: "remove the comma before it",
+          mend: replaceText(token.offset, token.offset + 1, ""),
         });
         this.#cursor.next();
         return;
       }
       if (token.kind === "end" || isCloser(token) || this.#cursor.startsField()) {
-        this.#reportOpen(path, token, open);
+        this.#faults.notClosed(path, token, open);
         return;
       }
-      this.#report(path, token, { expected: `"," or "]"` });
+      const mend = token.kind === "other"
+        ? undefined
+        : replaceText(this.#cursor.consumedEnd, this.#cursor.consumedEnd, ",");
+      this.#faults.expected(path, token, { expected: `"," or "]"`, mend });
       if (token.kind === "mark" && !isOpener(token) && !isMark(token, "-")) this.#cursor.next();
     }
   }
@@ -179,10 +235,8 @@ class Scanner implements TextScan {
     }
     this.positions.set(at.path, this.#cursor.peek().position);
     const { enum: descriptor, scalar } = field;
-    if (descriptor !== undefined) {
-      const check: ValueCheck = (token, negative) => checkEnumToken(token, descriptor, negative);
-      this.#scanValue(at.path, check, frame.message);
-    } else if (scalar !== undefined) this.#scanScalar(at.path, scalar, frame.message);
+    if (descriptor !== undefined) this.#scanValue(at.path, { enum: descriptor }, frame.message);
+    else if (scalar !== undefined) this.#scanScalar(at.path, scalar, frame.message);
   }
 
   #scanMessage(frame: MessageFrame, name: string): void {
@@ -193,8 +247,17 @@ class Scanner implements TextScan {
       return;
     }
     const hint = hintForMessage(frame.message, name);
-    this.#report(frame.path, open, { expected: `"{"`, ...optionalHint(hint) });
-    if (!this.#cursor.startsField()) this.#cursor.skipValue();
+    const closer = this.#cursor.closerAhead();
+    const mend = this.#cursor.startsField(frame.message)
+      ? mendBareElement(open, closer)
+      : mendMessage(frame.message, { token: open, before: this.#cursor.consumedEnd, closer });
+    this.#faults.expected(frame.path, open, { expected: `"{"`, ...optionalHint(hint), mend });
+    // Only the braces are missing.
+    if (this.#cursor.startsField(frame.message)) {
+      while (!this.#isFull && this.#cursor.startsField(frame.message)) {
+        this.#scanField(frame, this.#cursor.peek());
+      }
+    } else if (!this.#cursor.startsField()) this.#cursor.skipValue();
   }
 
   /** A map entry is a message with the fields `key` and `value`. */
@@ -202,7 +265,7 @@ class Scanner implements TextScan {
     const hint = `entries are written ${field.name} { key: … value: … }`;
     const open = this.#cursor.peek();
     if (!isMark(open, "{") && !isMark(open, "<")) {
-      this.#report(path, open, { expected: `"{"`, hint });
+      this.#faults.expected(path, open, { expected: `"{"`, hint });
       if (!this.#cursor.startsField()) this.#cursor.skipValue();
       return;
     }
@@ -212,21 +275,25 @@ class Scanner implements TextScan {
     while (!this.#isFull && !this.#cursor.take(CLOSING[open.text] ?? "")) {
       const token = this.#cursor.peek();
       if (token.kind !== "name" || (token.text !== "key" && token.text !== "value")) {
-        if (token.kind === "end" || isCloser(token)) this.#reportOpen(path, token, open);
+        if (token.kind === "end" || isCloser(token)) this.#faults.notClosed(path, token, open);
         else {
-          this.#report(path, token, { expected: "key or value", hint });
+          this.#faults.expected(path, token, { expected: "key or value", hint });
           this.#cursor.skipBehindCloser();
         }
         return;
       }
       this.#cursor.next();
       if (seen.has(token.text)) {
-        this.#issue(`${entryPath}.${token.text}`, token.position, "given twice in one entry");
+        this.#faults.add(`${entryPath}.${token.text}`, token.position, {
+          message: "given twice in one entry",
+        });
       }
       seen.add(token.text);
       const isMessage = token.text === "value" && field.mapKind === "message";
       if (!this.#cursor.take(":") && !isMessage) {
-        this.#report(entryPath, this.#cursor.peek(), { expected: `":"` });
+        const { consumedEnd } = this.#cursor;
+        const mend = replaceText(consumedEnd, consumedEnd, ":");
+        this.#faults.expected(entryPath, this.#cursor.peek(), { expected: `":"`, mend });
       }
       if (token.text === "key") {
         entryPath = `${path.slice(0, path.lastIndexOf("["))}[${this.#cursor.peek().text}]`;
@@ -234,50 +301,58 @@ class Scanner implements TextScan {
         this.#scanScalar(path, field.mapKey);
       } else if (field.message !== undefined) {
         this.#scanMessage(frameOf(field.message, entryPath), "value");
-      } else if (field.scalar !== undefined) this.#scanScalar(entryPath, field.scalar);
+      } else if (field.scalar !== undefined) {
+        const valueBegin = this.#cursor.peek().offset;
+        this.#scanScalar(entryPath, field.scalar);
+        this.spans.set(entryPath, {
+          begin: open.offset,
+          valueBegin,
+          end: this.#cursor.consumedEnd,
+        });
+      }
       this.#separator();
     }
   }
 
-  #scanScalar(path: string, type: ScalarType, around?: DescMessage): void {
-    const check: ValueCheck = (token, negative) => checkScalarToken(token, type, negative);
-    this.#scanValue(path, check, around);
-    while (type === ScalarType.STRING && this.#cursor.peek().kind === "string") {
-      this.#scanValue(path, check);
+  #scanScalar(path: string, scalar: ScalarType, around?: DescMessage): void {
+    this.#scanValue(path, { scalar }, around);
+    while (scalar === ScalarType.STRING && this.#cursor.peek().kind === "string") {
+      this.#scanValue(path, { scalar });
     }
   }
 
-  #scanValue(path: string, check: ValueCheck, around?: DescMessage): void {
+  #scanValue(path: string, kind: ValueKind, around?: DescMessage): void {
     const start = this.#cursor.peek();
     const negative = this.#cursor.take("-");
     const token = this.#cursor.peek();
-    const fault = check(token, negative);
+    const fault = "enum" in kind
+      ? checkEnumToken(token, kind.enum, negative)
+      : checkScalarToken(token, kind.scalar, negative);
     if (fault === undefined) {
       this.#cursor.next();
       return;
     }
     // The value is the beginning of the next field: it was left out.
     const isMissing = around !== undefined && this.#cursor.startsField(around);
-    this.#report(path, start, isMissing ? { ...fault, hint: "the value is missing" } : fault);
+    if (isMissing) this.#faults.expected(path, start, { ...fault, hint: "the value is missing" });
+    else this.#faults.expected(path, start, { ...fault, mend: mendValue(this.#text, token, kind) });
     if (!isMissing) this.#cursor.skipValue();
   }
 
-  #checkSeen(frame: MessageFrame, field: DescField, at: { path: string; name: Token }): void {
-    if (field.fieldKind === "list" || field.fieldKind === "map") return;
+  /** Returns where the same field was given before. */
+  #checkSeen(frame: MessageFrame, field: DescField, at: FieldPlace): ConfigPosition | undefined {
+    if (field.fieldKind === "list" || field.fieldKind === "map") return undefined;
     const before = frame.seen.get(field.name);
-    if (before !== undefined) {
-      const message = `given a second time, the first is at ${before.line}:${before.column}`;
-      this.#issue(at.path, at.name.position, message, "only lists can be given in pieces");
-    }
     const rival = field.oneof?.fields.find((other) =>
       other.name !== field.name && frame.seen.has(other.name)
     );
     frame.seen.set(field.name, at.name.position);
     const place = rival && frame.seen.get(rival.name);
-    if (rival === undefined || place === undefined) return;
+    if (rival === undefined || place === undefined) return before;
     const names = field.oneof?.fields.map((other) => other.name).join(", ");
     const message = `cannot stand beside ${rival.name} at ${place.line}:${place.column}`;
-    this.#issue(at.path, at.name.position, message, `give only one of ${names}`);
+    this.#faults.add(at.path, at.name.position, { message, hint: `give only one of ${names}` });
+    return before;
   }
 
   /** One `,` or `;` may follow a field. */
@@ -286,29 +361,14 @@ class Scanner implements TextScan {
   }
 
   #reportUnknownField(frame: MessageFrame, path: string, name: Token): void {
-    const message = `unknown field, ${frame.message.name} has no field ${name.text}`;
-    this.#issue(path, name.position, message, hintForField(name.text, frame.message));
+    const end = this.#faults.unknownField(path, name, frame);
+    while (this.#cursor.peek().offset < end) this.#cursor.next();
     const colon = this.#cursor.take(":");
     if (colon || isOpener(this.#cursor.peek())) {
       this.#cursor.take("-");
       if (!this.#cursor.startsField(frame.message)) this.#cursor.skipValue();
     }
     this.#separator();
-  }
-
-  #reportOpen(path: string, token: Token, open: Token): void {
-    const { line, column } = open.position;
-    const hint = `the ${open.text} at ${line}:${column} is not closed`;
-    this.#report(path, token, { expected: `"${CLOSING[open.text]}"`, hint });
-  }
-
-  #report(path: string, token: Token, fault: ValueFault): void {
-    const got = fault.got ?? describeToken(token);
-    this.#issue(path, token.position, `${fault.expected} expected, got ${got}`, fault.hint);
-  }
-
-  #issue(path: string, position: ConfigPosition, message: string, hint = ""): void {
-    this.issues.push({ path, position, message, ...optionalHint(hint) });
   }
 }
 
