@@ -1,4 +1,5 @@
 import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
+import { MemoryOpener } from "../../backends/shared_memory.ts";
 import { ServerError } from "../../proto/status.ts";
 import {
   createInferenceServer,
@@ -36,7 +37,9 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
     log,
     backendNames: BACKEND_NAMES,
     statistics: options.metrics?.settings.statistics ?? {},
-    delaySchedulerCount: Number.parseInt(Deno.env.get("TRITONSERVER_DELAY_SCHEDULER") ?? "0") || 0,
+    regionOpener: new MemoryOpener({ copiesInputs: options.copySharedMemory }),
+    delaySchedulerCount: countOfEnvironment("TRITONSERVER_DELAY_SCHEDULER"),
+    backlogDelayCount: countOfEnvironment("TRITONSERVER_BACKLOG_DELAY_SCHEDULER"),
     openBackend: (name) =>
       openBackend(name, {
         settings: settingsOf(options.server.backendConfig, name),
@@ -76,4 +79,9 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
       return isStopped && drained.every((done) => done);
     },
   };
+}
+
+/** A number of requests that the environment gives; 0 = none. */
+function countOfEnvironment(name: string): number {
+  return Number.parseInt(Deno.env.get(name) ?? "0") || 0;
 }

@@ -8,11 +8,6 @@ const NEEDED_FEATURES: readonly {
   readonly isNeeded: (config: ModelConfig) => boolean;
 }[] = [
   {
-    path: "sequence_batching",
-    feature: "sequence batching",
-    isNeeded: (config) => config.schedulingChoice.case === "sequenceBatching",
-  },
-  {
     path: "ensemble_scheduling",
     feature: "ensembles",
     isNeeded: (config) => config.schedulingChoice.case === "ensembleScheduling",

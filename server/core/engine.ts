@@ -52,6 +52,8 @@ export interface EngineParts {
   readonly responseCache?: ResponseCache | undefined;
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
+  /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`; absent = off. */
+  readonly backlogDelayCount?: number | undefined;
   /** Opens shared memory; absent = there is none. */
   readonly regionOpener?: RegionOpener | undefined;
 }

@@ -6,6 +6,8 @@ import type { InferenceApi } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { openModelRepository } from "./model_repository.ts";
 import type { ServerOptions } from "./options.ts";
+import { createResponseCache } from "./response_cache_config.ts";
+import type { RegionOpener } from "./shared_memory.ts";
 import type { StartResult } from "./start.ts";
 import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
 
@@ -34,6 +36,10 @@ export interface InferenceServerParts {
   readonly statistics?: StatisticsOptions;
   /** `TRITONSERVER_DELAY_SCHEDULER`: a batcher waits for so many requests before its first batch. */
   readonly delaySchedulerCount?: number;
+  /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`: as many must wait in the backlog of a sequence batcher as well. */
+  readonly backlogDelayCount?: number;
+  /** `createRegionOpener` of backends/shared_memory.ts; absent = no shared memory. */
+  readonly regionOpener?: RegionOpener;
 }
 
 /**
@@ -49,6 +55,8 @@ export function createInferenceServer(
     repository: openModelRepository(options, moduleLog(parts.log, "model_repository.ts")),
     completeConfig: (source, backend) => completeModelConfig(source, backend, options),
     statistics: parts.statistics ?? {},
+    responseCache: createResponseCache(options, parts.clock),
     delaySchedulerCount: parts.delaySchedulerCount ?? 0,
+    backlogDelayCount: parts.backlogDelayCount,
   });
 }

@@ -8,8 +8,14 @@ import type { ResponseReceiver, StreamedResponse } from "./inference_api.ts";
 import type { Log } from "./log.ts";
 import { createResponse } from "./model_response.ts";
 import { type CheckedRequest, checkRequest } from "./request_check.ts";
-import { Job, type JobOptions, releaseOutputs, requestPrefix } from "./scheduler/job.ts";
-import type { Scheduler } from "./scheduler/scheduler.ts";
+import {
+  type ComputeSums,
+  Job,
+  type JobOptions,
+  releaseOutputs,
+  requestPrefix,
+} from "./scheduler/job.ts";
+import type { Scheduler, StopOptions } from "./scheduler/scheduler.ts";
 import type { VersionStatistics } from "./statistics.ts";
 import type { TensorRules } from "./tensor_rules.ts";
 
@@ -22,7 +28,8 @@ export interface ModelParts {
   readonly statistics: VersionStatistics;
   readonly scheduler: Scheduler;
   readonly instances: readonly ModelInstance[];
-  readonly backendModel: BackendModel;
+  /** Absent for ensembles, which have no backend. */
+  readonly backendModel?: BackendModel;
   readonly clock: Clock;
   readonly log: Log;
   /** Where to leave what frees the buffers behind a response. */
@@ -38,7 +45,12 @@ export class Model implements AsyncDisposable {
   readonly config: ModelConfig;
   readonly rules: TensorRules;
   readonly statistics: VersionStatistics;
+  readonly labels: OutputLabels;
   readonly #parts: ModelParts;
+  /** Ensembles that use this version. */
+  #holdCount = 0;
+  #onUnheld: (() => void) | undefined;
+  #stopping: Promise<void> | undefined;
 
   constructor(parts: ModelParts) {
     this.#parts = parts;
@@ -47,6 +59,7 @@ export class Model implements AsyncDisposable {
     this.config = parts.config;
     this.rules = parts.rules;
     this.statistics = parts.statistics;
+    this.labels = parts.labels;
   }
 
   /** Requests taken and not answered yet. */
@@ -77,11 +90,15 @@ export class Model implements AsyncDisposable {
     });
   }
 
-  /** Checks and runs one request with any number of responses. @throws ServerError at once when it is refused. */
+  /**
+   * Checks and runs one request with any number of responses; `compute` marks a request of an ensemble that holds this
+   * version. @throws ServerError at once when it is refused.
+   */
   inferStream(
     request: InferRequest,
     receive: ResponseReceiver,
     signal: CancelSignal | undefined,
+    compute?: ComputeSums,
   ): Promise<void> {
     const checked = checkRequest(request, this.rules);
     return new Promise((resolve, reject) => {
@@ -106,32 +123,33 @@ export class Model implements AsyncDisposable {
         if (response !== undefined) void onResponse(response, true);
         resolve();
       };
-      this.#enqueue(request, checked, { signal, onDone, onResponse });
+      this.#enqueue(request, checked, { signal, onDone, onResponse, compute });
     });
   }
 
   #enqueue(
     request: InferRequest,
     checked: CheckedRequest,
-    calls: Pick<JobOptions, "signal" | "onDone" | "onResponse">,
+    calls: Pick<JobOptions, "signal" | "onDone" | "onResponse" | "compute">,
   ): void {
     const { scheduler, clock } = this.#parts;
-    scheduler.enqueue(
-      new Job({
-        id: request.id,
-        correlationId: request.correlationId,
-        batchSize: checked.batchSize,
-        inputs: checked.inputs,
-        outputs: checked.outputs,
-        parameters: request.parameters,
-        sequenceStart: request.sequenceStart,
-        sequenceEnd: request.sequenceEnd,
-        priority: request.priority,
-        timeoutUs: request.timeoutUs,
-        startMs: clock.now(),
-        ...calls,
-      }),
-    );
+    const job = new Job({
+      id: request.id,
+      correlationId: request.correlationId,
+      batchSize: checked.batchSize,
+      inputs: checked.inputs,
+      outputs: checked.outputs,
+      parameters: request.parameters,
+      sequenceStart: request.sequenceStart,
+      sequenceEnd: request.sequenceEnd,
+      priority: request.priority,
+      timeoutUs: request.timeoutUs,
+      startMs: clock.now(),
+      ...calls,
+    });
+    // While ensembles still hold the version, the scheduler has to go on, but for them only.
+    if (this.#stopping !== undefined && calls.compute === undefined) throw stoppedError(job);
+    scheduler.enqueue(job);
   }
 
   #toMessage(
@@ -176,15 +194,15 @@ export class Model implements AsyncDisposable {
   }
 
   /** Refuses new requests; settles when all taken ones were answered. */
-  stop(): Promise<void> {
-    return this.#parts.scheduler.stop();
+  stop(options?: StopOptions): Promise<void> {
+    return this.#parts.scheduler.stop(options);
   }
 
   /** Frees everything, what fails to be freed does not hold up the rest; call it after `stop` has settled. */
   async [Symbol.asyncDispose](): Promise<void> {
     await using disposables = new AsyncDisposableStack();
     if (this.#parts.rates !== undefined) disposables.use(this.#parts.rates);
-    disposables.use(this.#parts.backendModel);
+    if (this.#parts.backendModel !== undefined) disposables.use(this.#parts.backendModel);
     for (const instance of this.#parts.instances) disposables.use(instance);
   }
 }

@@ -22,7 +22,9 @@ export async function shutDown(parts: ShutdownParts): Promise<boolean> {
   const endMs = clock.now() + timeoutMs;
   log.info("Waiting for in-flight requests to complete.");
   const drained = Promise.all(
-    registry.entries().flatMap((entry) => entry.loaded()).map((model) => model.stop()),
+    registry.entries().flatMap((entry) => entry.loaded()).map((model) =>
+      model.stop({ finishesSequences: true })
+    ),
   );
   const isDrained = await waitUntil(drained, clock, endMs, (restSecs) => {
     const busy = registry.entries()

@@ -24,6 +24,7 @@ import { CachingScheduler } from "./scheduler/caching_scheduler.ts";
 import { createScheduler } from "./scheduler/create_scheduler.ts";
 import { InstancePool } from "./scheduler/instance_pool.ts";
 import type { PlannedInstance, RateLimiter } from "./scheduler/rate_limiter.ts";
+import { createStateRules } from "./scheduler/sequence_state.ts";
 import { type StatisticsOptions, VersionStatistics } from "./statistics.ts";
 import { createTensorRules } from "./tensor_rules.ts";
 
@@ -38,6 +39,8 @@ export interface VersionLoaderParts {
   readonly completeConfig: (source: ConfigSource, backend: Backend) => Promise<void>;
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
+  /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`; absent = off. */
+  readonly backlogDelayCount?: number | undefined;
   /** Of models that enable it; absent = there is none. */
   readonly responseCache?: ResponseCache | undefined;
   /** Shares resources among the instances of all models; undefined = off. */
@@ -101,6 +104,8 @@ export async function loadVersion(
     observer: statistics,
     rules,
     delaySchedulerCount,
+    backlogDelayCount: parts.backlogDelayCount ?? 0,
+    stateRules: await createStateRules(source.config, source.modelDirectory),
   });
   const scheduler = partition === undefined ? running : new CachingScheduler({
     scheduler: running,

@@ -7,6 +7,9 @@ import { DefaultScheduler } from "./default_scheduler.ts";
 import { DynamicBatcher } from "./dynamic_batcher.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
 import type { Scheduler } from "./scheduler.ts";
+import { SequenceBatcher } from "./sequence_batcher.ts";
+import { createSequenceRules } from "./sequence_rules.ts";
+import type { StateRules } from "./sequence_state.ts";
 
 /** What every scheduler works with. */
 export interface SchedulerParts {
@@ -18,11 +21,21 @@ export interface SchedulerParts {
   readonly rules: TensorRules;
   /** Requests that a batcher waits for before its first batch; 0 = none (`TRITONSERVER_DELAY_SCHEDULER`). */
   readonly delaySchedulerCount: number;
+  /** Requests that a sequence batcher then waits for in its backlog (`TRITONSERVER_BACKLOG_DELAY_SCHEDULER`). */
+  readonly backlogDelayCount?: number;
+  /** Implicit states of a sequence model. */
+  readonly stateRules?: StateRules | undefined;
 }
 
 /** The scheduler that a complete configuration asks for (scheduling.md §0). */
 export function createScheduler(config: ModelConfig, parts: SchedulerParts): Scheduler {
   const { schedulingChoice, maxBatchSize } = config;
+  if (schedulingChoice.case === "sequenceBatching") {
+    const { value: batching } = schedulingChoice;
+    const { backlogDelayCount = 0 } = parts;
+    const rules = createSequenceRules(config, batching);
+    return new SequenceBatcher(rules, { ...parts, batching, backlogDelayCount });
+  }
   const pooled = { ...parts, pool: parts.createPool(parts.instances) };
   if (schedulingChoice.case !== "dynamicBatching") return new DefaultScheduler(pooled);
   return new DynamicBatcher(createBatchRules(schedulingChoice.value, maxBatchSize), pooled);

@@ -21,6 +21,18 @@ export class JobList {
     this.#length++;
   }
 
+  /** Puts a job in front of all others: it has waited before. */
+  unshift(job: Job): void {
+    if (job.list !== undefined) throw new TypeError("Job waits in a list already");
+    job.list = this;
+    job.previous = undefined;
+    job.next = this.first;
+    if (this.first === undefined) this.#last = job;
+    else this.first.previous = job;
+    this.first = job;
+    this.#length++;
+  }
+
   /** Takes a job out; false when it does not wait here. */
   remove(job: Job): boolean {
     if (job.list !== this) return false;

@@ -14,7 +14,13 @@ export interface Scheduler {
   /** Jobs taken and not finished yet. */
   readonly inflightCount: number;
   /** Refuses new jobs from now on; settles when every job taken before was finished. */
-  stop(): Promise<void>;
+  stop(options?: StopOptions): Promise<void>;
+}
+
+/** How a scheduler stops. */
+export interface StopOptions {
+  /** Requests of sequences that have begun are still taken, until the last of them has ended or idled out. */
+  readonly finishesSequences?: boolean;
 }
 
 /** The refusal of a scheduler that was stopped (scheduling.md §12). */
