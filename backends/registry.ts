@@ -20,6 +20,26 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { createDynaSequenceBackend } = await import("./dyna_sequence/mod.ts");
     return createDynaSequenceBackend(context);
   }],
+  ["repeat", async (context) => {
+    const { createRepeatBackend } = await import("./repeat/mod.ts");
+    return createRepeatBackend(context);
+  }],
+  ["square", async (context) => {
+    const { createSquareBackend } = await import("./square/mod.ts");
+    return createSquareBackend(context);
+  }],
+  ["implicit_state", async (context) => {
+    const { createImplicitStateBackend } = await import("./implicit_state/mod.ts");
+    return createImplicitStateBackend(context);
+  }],
+  ["iterative_sequence", async (context) => {
+    const { createIterativeSequenceBackend } = await import("./iterative_sequence/mod.ts");
+    return createIterativeSequenceBackend(context);
+  }],
+  ["query", async (context) => {
+    const { createQueryBackend } = await import("./query/mod.ts");
+    return createQueryBackend(context);
+  }],
 ]);
 
 /** Names that {@linkcode openBackend} knows. */

@@ -1,0 +1,1 @@
+export { createImplicitStateBackend } from "./implicit_state_backend.ts";

@@ -1,0 +1,1 @@
+export { createIterativeSequenceBackend } from "./iterative_sequence_backend.ts";

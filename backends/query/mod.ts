@@ -1,0 +1,1 @@
+export { createQueryBackend } from "./query_backend.ts";

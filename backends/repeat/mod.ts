@@ -1,0 +1,1 @@
+export { createRepeatBackend } from "./repeat_backend.ts";

@@ -1,0 +1,1 @@
+export { createSquareBackend } from "./square_backend.ts";
