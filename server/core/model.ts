@@ -15,7 +15,7 @@ import {
   releaseOutputs,
   requestPrefix,
 } from "./scheduler/job.ts";
-import type { Scheduler, StopOptions } from "./scheduler/scheduler.ts";
+import { type Scheduler, type StopOptions, stoppedError } from "./scheduler/scheduler.ts";
 import type { VersionStatistics } from "./statistics.ts";
 import type { TensorRules } from "./tensor_rules.ts";
 
@@ -49,8 +49,9 @@ export class Model implements AsyncDisposable {
   readonly #parts: ModelParts;
   /** Ensembles that use this version. */
   #holdCount = 0;
-  #onUnheld: (() => void) | undefined;
-  #stopping: Promise<void> | undefined;
+  #unheld: PromiseWithResolvers<void> | undefined;
+  /** Only ensembles that hold the version may still send requests. */
+  #isClosed = false;
 
   constructor(parts: ModelParts) {
     this.#parts = parts;
@@ -147,8 +148,7 @@ export class Model implements AsyncDisposable {
       startMs: clock.now(),
       ...calls,
     });
-    // While ensembles still hold the version, the scheduler has to go on, but for them only.
-    if (this.#stopping !== undefined && calls.compute === undefined) throw stoppedError(job);
+    if (this.#isClosed && calls.compute === undefined) throw stoppedError(job);
     scheduler.enqueue(job);
   }
 
@@ -193,9 +193,23 @@ export class Model implements AsyncDisposable {
     return response;
   }
 
-  /** Refuses new requests; settles when all taken ones were answered. */
+  /**
+   * Keeps the version running for an ensemble: when it is stopped, it goes on serving those who hold it. Returns how to
+   * give it back, once.
+   */
+  hold(): () => void {
+    this.#holdCount++;
+    return () => {
+      if (--this.#holdCount === 0) this.#unheld?.resolve();
+    };
+  }
+
+  /** Refuses new requests; settles when nobody holds the version and all taken requests were answered. */
   stop(options?: StopOptions): Promise<void> {
-    return this.#parts.scheduler.stop(options);
+    if (this.#holdCount === 0) return this.#parts.scheduler.stop(options);
+    this.#isClosed = options?.finishesSequences !== true;
+    this.#unheld ??= Promise.withResolvers<void>();
+    return this.#unheld.promise.then(() => this.#parts.scheduler.stop(options));
   }
 
   /** Frees everything, what fails to be freed does not hold up the rest; call it after `stop` has settled. */

@@ -12,6 +12,13 @@ export type FailureReason = "REJECTED" | "CANCELED" | "BACKEND" | "OTHER";
 /** Where a request is: not yet accepted, waiting, handed to an instance, or answered. */
 export type JobState = "new" | "queued" | "executing" | "done";
 
+/** Durations of the requests of an ensemble's steps, added up, ms. */
+export interface ComputeSums {
+  inputMs: number;
+  inferMs: number;
+  outputMs: number;
+}
+
 /** What a job is made from: a checked request. */
 export interface JobOptions {
   readonly id: string;
@@ -29,6 +36,8 @@ export interface JobOptions {
   readonly timeoutUs: number;
   /** When the core received the request, ms of the clock. */
   readonly startMs: number;
+  /** Of a step of an ensemble: where its durations are added up. */
+  readonly compute?: ComputeSums | undefined;
   /**
    * Called exactly once, when an accepted job is over: with its one response, or with `undefined` when all its
    * responses went to `onResponse`.
@@ -61,6 +70,7 @@ export class Job implements ExecuteRequest {
   readonly priority: number;
   readonly timeoutUs: number;
   readonly startMs: number;
+  readonly compute: ComputeSums | undefined;
   /** Schedulers add control inputs, states and state outputs. */
   inputs: readonly Tensor[];
   outputs: readonly string[];
@@ -124,6 +134,7 @@ export class Job implements ExecuteRequest {
     this.priority = options.priority;
     this.timeoutUs = options.timeoutUs;
     this.startMs = options.startMs;
+    this.compute = options.compute;
     this.sequenceStart = options.sequenceStart ?? false;
     this.sequenceEnd = options.sequenceEnd ?? false;
     this.#onDone = options.onDone;
