@@ -130,3 +130,38 @@ Deno.test("readServeOptions() takes strict configurations from both spellings", 
   assert.equal(read("--strict-model-config=false").server.autoCompleteConfig, true);
   assert.equal(read("--disable-auto-complete-config").server.autoCompleteConfig, false);
 });
+
+function cacheConfig(...args: string[]) {
+  const { server } = readServeOptions(parseFlags(["--model-repository=/r", ...args]));
+  return [...server.cacheConfig].map(([name, settings]) => [name, Object.fromEntries(settings)]);
+}
+
+Deno.test("readServeOptions() reads the settings of the response cache", () => {
+  assert.deepEqual(cacheConfig(), []);
+  assert.deepEqual(cacheConfig("--cache-config=local,size=10", "--cache-config=local,size=20"), [
+    ["local", { size: "20" }],
+  ]);
+  assert.deepEqual(cacheConfig("--cache-config=redis,url=a=b,c"), [["redis", { url: "a=b,c" }]]);
+  assert.deepEqual(cacheConfig("--response-cache-byte-size=1048576"), [
+    ["local", { size: "1048576" }],
+  ]);
+});
+
+Deno.test("readServeOptions() refuses settings of the response cache in another form", () => {
+  for (const text of ["local", "size=5", ",size=5"]) {
+    assert.throws(() => cacheConfig(`--cache-config=${text}`), {
+      message: 'Bad option: "--cache-config".\nNo cache specified. --cache-config option format ' +
+        `is <cache name>,<setting>=<value>. Got ${text}`,
+    });
+  }
+  for (const text of ["local,size", "local,size=", "local,=5", "local,"]) {
+    assert.throws(() => cacheConfig(`--cache-config=${text}`), {
+      message: 'Bad option: "--cache-config".\n--cache-config option format is ' +
+        `'<cache name>,<setting>=<value>'. Got ${text}`,
+    });
+  }
+  assert.throws(() => cacheConfig("--response-cache-byte-size=5", "--cache-config=local,size=5"), {
+    message: "Error: Incompatible flags --response-cache-byte-size and --cache-config both " +
+      "provided. Please provide one or the other.",
+  });
+});

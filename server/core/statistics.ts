@@ -7,11 +7,14 @@ import {
 } from "../../proto/gen/grpc_service_pb.ts";
 import type { ExecuteResponse } from "../../backends/backend.ts";
 import type { ServerError } from "../../proto/status.ts";
+import { CacheStatistics, type CacheUseSnapshot } from "./cache_statistics.ts";
 import type { Clock } from "./clock.ts";
 import { durationMessage } from "./duration_count.ts";
 import { ResponseStatistics } from "./response_statistics.ts";
 import type { LatencyHistogramSnapshot, LatencySummarySnapshot } from "./latency.ts";
 import { LatencyHistogram, LatencySummary } from "./latency.ts";
+import type { CacheSnapshot } from "./response_cache.ts";
+import type { CacheObserver } from "./scheduler/caching_scheduler.ts";
 import type { ExecuteTimes, JobObserver } from "./scheduler/instance_pool.ts";
 import { type FailureReason, isRescheduled, type Job } from "./scheduler/job.ts";
 
@@ -58,11 +61,15 @@ export interface VersionSnapshot {
   readonly loadSeconds: number;
   readonly firstResponse?: LatencyHistogramSnapshot;
   readonly summaries?: Readonly<Record<RequestDuration, LatencySummarySnapshot>>;
+  /** Of versions that use the response cache. */
+  readonly cache?: CacheUseSnapshot;
 }
 
 /** Everything counted, in one step; plain data. */
 export interface MetricsSnapshot {
   readonly versions: readonly VersionSnapshot[];
+  /** Of servers that have a response cache. */
+  readonly cache?: CacheSnapshot;
 }
 
 interface BatchCount {
@@ -81,6 +88,8 @@ export interface VersionStatisticsOptions {
   readonly statistics: StatisticsOptions;
   /** Responses are counted one by one; false when absent. */
   readonly decoupled?: boolean;
+  /** Uses the response cache; false when absent. */
+  readonly cached?: boolean;
 }
 
 /**
@@ -88,7 +97,7 @@ export interface VersionStatisticsOptions {
  * as received when a scheduler took it and as success or failure when its outcome is known, so that at any moment
  * received = success + failure + in flight.
  */
-export class VersionStatistics implements JobObserver {
+export class VersionStatistics implements JobObserver, CacheObserver {
   readonly #options: VersionStatisticsOptions;
   readonly #failures: Record<FailureReason, number> = {
     REJECTED: 0,
@@ -101,6 +110,7 @@ export class VersionStatistics implements JobObserver {
   readonly #batches = new Map<number, BatchCount>();
   readonly #histogram: LatencyHistogram | undefined;
   readonly #responses: ResponseStatistics | undefined;
+  readonly #cache: CacheStatistics | undefined;
   readonly #summaries: Record<RequestDuration, LatencySummary> | undefined;
   #received = 0;
   #success = 0;
@@ -117,6 +127,7 @@ export class VersionStatistics implements JobObserver {
     this.#options = options;
     if (options.decoupled) this.#responses = new ResponseStatistics();
     const { firstResponseBuckets, summaryQuantiles } = options.statistics;
+    if (options.cached) this.#cache = new CacheStatistics(summaryQuantiles);
     if (firstResponseBuckets !== undefined) {
       this.#histogram = new LatencyHistogram(firstResponseBuckets);
     }
@@ -177,7 +188,7 @@ export class VersionStatistics implements JobObserver {
   }
 
   responded(job: Job, response: ExecuteResponse | undefined): void {
-    if (this.#responses === undefined) return;
+    if (this.#responses === undefined || job.isNull) return;
     const endMs = this.#options.clock.now();
     const index = job.responseCount++;
     const startMs = index === 0 ? job.executeStartMs : job.lastResponseMs;
@@ -208,6 +219,21 @@ export class VersionStatistics implements JobObserver {
       Math.max(0, endMs - outputMs - times.inputEndMs),
       outputMs,
     );
+  }
+
+  cacheHit(job: Job, lookup: { readonly startMs: number; readonly endMs: number }): void {
+    this.#pending--;
+    this.#success++;
+    const requestMs = lookup.endMs - job.startMs;
+    this.#add("request", requestMs);
+    this.#add("queue", lookup.startMs - job.queueStartMs);
+    this.#cache?.hit.add(lookup.endMs - lookup.startMs, lookup.endMs);
+    this.#histogram?.observe(Math.floor(requestMs));
+  }
+
+  cacheMiss(durationMs: number): void {
+    this.#add("request", durationMs);
+    this.#cache?.miss.add(durationMs, this.#options.clock.now());
   }
 
   /** A batch failed in the runtime and was run again request by request. */
@@ -277,13 +303,18 @@ export class VersionStatistics implements JobObserver {
       ...(summaries === undefined ? {} : {
         summaries: mapDurations((kind) => summaries[kind].snapshot(clock.now())),
       }),
+      ...(this.#cache === undefined ? {} : { cache: this.#cache.snapshot(clock.now()) }),
     };
   }
 
   /** Everything counted, as the statistics extension shows it (observability.md §3). */
   toMessage(): ModelStatistics {
     const success = this.#success;
-    const duration = (kind: RequestDuration) => statistic(success, this.#sumsMs[kind]);
+    const hit = this.#cache?.hit ?? { count: 0, sumMs: 0 };
+    const miss = this.#cache?.miss ?? { count: 0, sumMs: 0 };
+    const duration = (kind: RequestDuration, count = success) =>
+      statistic(count, this.#sumsMs[kind]);
+    const executedCount = success - hit.count;
     return create(ModelStatisticsSchema, {
       name: this.#options.model,
       version: String(this.#options.version),
@@ -294,11 +325,11 @@ export class VersionStatistics implements JobObserver {
         success: duration("request"),
         fail: statistic(this.#failed, this.#failMs),
         queue: duration("queue"),
-        computeInput: duration("compute_input"),
-        computeInfer: duration("compute_infer"),
-        computeOutput: duration("compute_output"),
-        cacheHit: statistic(0, 0),
-        cacheMiss: statistic(0, 0),
+        computeInput: duration("compute_input", executedCount),
+        computeInfer: duration("compute_infer", executedCount),
+        computeOutput: duration("compute_output", executedCount),
+        cacheHit: durationMessage(hit),
+        cacheMiss: durationMessage(miss),
       }),
       responseStats: this.#responses?.toMessages() ?? {},
       batchStats: [...this.#batches].sort(([a], [b]) => a - b).map(([size, batch]) =>

@@ -1,4 +1,9 @@
 import type { MetricsSnapshot, VersionSnapshot } from "../core/statistics.ts";
+import {
+  CACHE_FAMILIES,
+  VERSION_CACHE_FAMILIES,
+  VERSION_CACHE_SUMMARY_FAMILIES,
+} from "./cache_families.ts";
 import { CPU_FAMILIES, type CpuSample } from "./cpu_metrics.ts";
 import {
   type Family,
@@ -23,16 +28,21 @@ export function formatMetrics(
   snapshot: MetricsSnapshot,
   options: ExpositionOptions = { counterLatencies: true, cpu: undefined },
 ): string {
-  const { versions } = snapshot;
+  const { versions, cache } = snapshot;
   const lines: string[] = [];
-  const families = VERSION_FAMILIES.filter((family) =>
-    options.counterLatencies || !family.isLatency
-  );
-  for (const family of [...families, ...optionalFamilies(versions)]) {
+  const families = [...VERSION_FAMILIES, ...optionalFamilies(versions)];
+  for (const family of families) {
+    if (family.isLatency && !options.counterLatencies) continue;
     pushHead(lines, family);
     for (const version of versions) {
       const labels = versionLabels(version);
       for (const sample of family.samples(version)) pushSample(lines, family.name, sample, labels);
+    }
+  }
+  if (cache !== undefined) {
+    for (const family of CACHE_FAMILIES) {
+      pushHead(lines, family);
+      for (const sample of family.samples(cache)) pushSample(lines, family.name, sample, {});
     }
   }
   if (options.cpu !== undefined) {
@@ -47,9 +57,13 @@ export function formatMetrics(
 function optionalFamilies(
   versions: readonly VersionSnapshot[],
 ): readonly Family<VersionSnapshot>[] {
+  const isCached = versions.some((version) => version.cache !== undefined);
+  const hasSummaries = versions.some((version) => version.summaries !== undefined);
   return [
+    ...(isCached ? VERSION_CACHE_FAMILIES : []),
     ...(versions.some((version) => version.firstResponse !== undefined) ? HISTOGRAM_FAMILIES : []),
-    ...(versions.some((version) => version.summaries !== undefined) ? SUMMARY_FAMILIES : []),
+    ...(hasSummaries ? SUMMARY_FAMILIES : []),
+    ...(hasSummaries && isCached ? VERSION_CACHE_SUMMARY_FAMILIES : []),
   ];
 }
 

@@ -38,8 +38,10 @@ function summary(name: string, kind: Duration, help: string): Family<VersionSnap
     name,
     type: "summary",
     help,
-    samples: ({ summaries }) => {
+    samples: ({ summaries, cache }) => {
       if (summaries === undefined) return [];
+      // A request that was looked up in the cache counts twice: the reference shows no summary of it.
+      if (kind === "request" && cache !== undefined) return [];
       const { quantiles, count, sum } = summaries[kind];
       return [
         { suffix: "_count", value: count },

@@ -21,7 +21,9 @@ Deno.test("a wrong command line ends with exit code 1 and a text that names the 
     ["--exit-timeout-secs=soon", "exit-timeout-secs"],
     ["--log-format=fancy", "log-format"],
     ["--load-model=m", "load-model"],
-    ["--cache-config=local,size=1", "response cache"],
+    ["--cache-config=local", "No cache specified"],
+    ["--cache-config=local,size=0", "Failed to initialize LocalCache"],
+    ["--cache-config=redis,host=x", "libtritoncache_redis.so"],
   ] as const;
   for (const [flag, fragment] of lines) {
     await using run = runServer(`--model-repository=${repository.path}`, flag);

@@ -5,17 +5,22 @@ import {
   ModelConfigSchema,
   ModelDynamicBatchingSchema,
   type ModelInputSchema,
+  ModelSequenceBatchingSchema,
 } from "../../../proto/gen/model_config_pb.ts";
 import type { ServerError } from "../../../proto/status.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
 import { FakeClock } from "../fake_clock.ts";
+import type { Log } from "../log.ts";
+import type { ResponseCache } from "../response_cache.ts";
 import { VersionStatistics } from "../statistics.ts";
 import { createTensorRules } from "../tensor_rules.ts";
+import { CachingScheduler } from "./caching_scheduler.ts";
 import { createScheduler } from "./create_scheduler.ts";
 import { type FakeExecution, FakeInstance, type FakeInstanceOptions } from "./fake_instance.ts";
 import { InstancePool } from "./instance_pool.ts";
-import { Job } from "./job.ts";
+import { Job, type JobOptions } from "./job.ts";
 import type { Scheduler } from "./scheduler.ts";
+import type { StateRules } from "./sequence_state.ts";
 
 /** A model to schedule for: the parts of its configuration that matter, and how its instances behave. */
 export interface SchedulerFixtureOptions {
@@ -25,21 +30,34 @@ export interface SchedulerFixtureOptions {
   readonly inputs?: MessageInitShape<typeof ModelInputSchema>[];
   /** Absent = the default scheduler. */
   readonly batching?: MessageInitShape<typeof ModelDynamicBatchingSchema>;
+  /** The sequence batcher instead of the dynamic one. */
+  readonly sequences?: MessageInitShape<typeof ModelSequenceBatchingSchema>;
+  /** Implicit states of the sequence batcher. */
+  readonly stateRules?: StateRules;
   readonly instanceCount?: number;
   readonly executeMs?: number | readonly number[];
   readonly outcome?: FakeInstanceOptions["outcome"];
   readonly failure?: FakeInstanceOptions["failure"];
   readonly delaySchedulerCount?: number;
+  readonly backlogDelayCount?: number;
+  /** Absent = no response cache. */
+  readonly cache?: ResponseCache;
 }
 
 /** A request of a test. */
 export interface SentOptions {
   readonly id?: string;
   readonly rows?: number;
+  /** With the sequence batcher: absent = a sequence of this one request, of its own. */
+  readonly sequence?: bigint | string;
+  readonly start?: boolean;
+  readonly end?: boolean;
   readonly priority?: number;
   readonly timeoutUs?: number;
   readonly signal?: AbortSignal;
   readonly inputs?: readonly Tensor[];
+  /** The response can be streamed; absent = only one can be taken. */
+  readonly onResponse?: JobOptions["onResponse"];
 }
 
 /** What became of a request of a test. */
@@ -57,19 +75,25 @@ export class SchedulerFixture {
   readonly clock = new FakeClock();
   readonly executions: FakeExecution[] = [];
   readonly answered: Sent[] = [];
+  /** Warnings in the log. */
+  readonly warnings: string[] = [];
   readonly statistics: VersionStatistics;
   readonly scheduler: Scheduler;
+  readonly #isSequential: boolean;
+  #aloneCount = 0;
   #sentCount = 0;
 
   constructor(options: SchedulerFixtureOptions) {
     const { clock, executions } = this;
     const config = createConfig(options);
+    this.#isSequential = options.sequences !== undefined;
     this.statistics = new VersionStatistics({
       model: "m",
       version: 1,
       tags: {},
       clock,
       statistics: {},
+      cached: options.cache !== undefined,
     });
     const executeMs = [options.executeMs ?? 0].flat();
     const instances = Array.from(
@@ -83,7 +107,7 @@ export class SchedulerFixture {
           ...(options.failure === undefined ? {} : { failure: options.failure }),
         }),
     );
-    this.scheduler = createScheduler(config, {
+    const scheduler = createScheduler(config, {
       instances,
       createPool: (pooled) =>
         new InstancePool({ instances: pooled, clock, observer: this.statistics }),
@@ -91,6 +115,16 @@ export class SchedulerFixture {
       observer: this.statistics,
       rules: createTensorRules(config),
       delaySchedulerCount: options.delaySchedulerCount ?? 0,
+      backlogDelayCount: options.backlogDelayCount ?? 0,
+      stateRules: options.stateRules,
+    });
+    const partition = options.cache?.createPartition();
+    this.scheduler = partition === undefined ? scheduler : new CachingScheduler({
+      scheduler,
+      partition,
+      observer: this.statistics,
+      clock,
+      log: warningLog(this.warnings),
     });
   }
 
@@ -116,9 +150,12 @@ export class SchedulerFixture {
       if (outcome !== undefined && "error" in outcome) sent.error = outcome.error;
       this.answered.push(sent);
     };
+    const isAlone = this.#isSequential && options.sequence === undefined;
     const job = new Job({
       id,
-      correlationId: 0n,
+      correlationId: isAlone ? BigInt(++this.#aloneCount + 1_000_000) : options.sequence ?? 0n,
+      sequenceStart: options.start ?? isAlone,
+      sequenceEnd: options.end ?? isAlone,
       batchSize: options.rows ?? 1,
       inputs: options.inputs ?? [],
       outputs: ["Y"],
@@ -128,6 +165,7 @@ export class SchedulerFixture {
       timeoutUs: options.timeoutUs ?? 0,
       startMs: this.clock.now(),
       onDone: (_job, outcome) => answer(outcome),
+      ...(options.onResponse === undefined ? {} : { onResponse: options.onResponse }),
     });
     try {
       this.scheduler.enqueue(job);
@@ -143,12 +181,27 @@ export class SchedulerFixture {
   }
 }
 
+function warningLog(warnings: string[]): Log {
+  const ignore = () => {};
+  const warning = (message: string) => void warnings.push(message);
+  return { info: ignore, warning, error: ignore, verbose: ignore };
+}
+
 function createConfig(options: SchedulerFixtureOptions) {
   const { batching, maxBatchSize = 8 } = options;
   return create(ModelConfigSchema, {
     name: "m",
     maxBatchSize,
     input: options.inputs ?? [{ name: "X", dataType: DataType.TYPE_FP32, dims: [1n] }],
+    ...(options.sequences === undefined ? {} : {
+      schedulingChoice: {
+        case: "sequenceBatching" as const,
+        value: create(ModelSequenceBatchingSchema, {
+          maxSequenceIdleMicroseconds: 1_000_000n,
+          ...options.sequences,
+        }),
+      },
+    }),
     ...(batching === undefined ? {} : {
       schedulingChoice: {
         case: "dynamicBatching" as const,
