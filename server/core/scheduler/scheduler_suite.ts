@@ -6,11 +6,15 @@ type CreateFixture = (options?: SchedulerFixtureOptions) => SchedulerFixture;
 type Test = (what: string, run: () => Promise<void>) => void;
 
 /** Behaviour that every scheduler must show; `create` gives one that runs a lone request at once. */
-export function testScheduler(name: string, create: CreateFixture): void {
+export function testScheduler(
+  name: string,
+  create: CreateFixture,
+  { stopPrefix = "[request id: late] " }: { readonly stopPrefix?: string } = {},
+): void {
   const test: Test = (what, run) => Deno.test(`${name} ${what}`, run);
   testExecution(test, create);
   testCancellation(test, create);
-  testStop(test, create);
+  testStop(test, create, stopPrefix);
 }
 
 function testExecution(test: Test, create: CreateFixture): void {
@@ -84,7 +88,7 @@ function testCancellation(test: Test, create: CreateFixture): void {
   });
 }
 
-function testStop(test: Test, create: CreateFixture): void {
+function testStop(test: Test, create: CreateFixture, stopPrefix: string): void {
   test("fails the requests of an execution that throws, and goes on", async () => {
     const failures = [new Error("Out of luck"), undefined];
     const fixture = create({ failure: () => failures.shift() });
@@ -107,7 +111,7 @@ function testStop(test: Test, create: CreateFixture): void {
     assert.equal(late.error?.code, "UNAVAILABLE");
     assert.equal(
       late.error?.message,
-      "[request id: late] Server is stopping, scheduler for model has stopped accepting new " +
+      `${stopPrefix}Server is stopping, scheduler for model has stopped accepting new ` +
         "inference requests",
     );
     await fixture.clock.advance(20);
