@@ -16,7 +16,12 @@ const HTTP_STATUS: Readonly<Record<StatusCode, number>> = {
 /** The answer to whatever went wrong (http.md §1.1): its status and `{"error":"<message>"}`. */
 export function errorResponse(reason: unknown, headers: HeaderFields = []): HttpResponse {
   const error = ServerError.from(reason);
-  return statusResponse(HTTP_STATUS[error.code], error.message, headers);
+  return statusResponse(httpStatus(error), error.message, headers);
+}
+
+/** The status that tells of an error (http.md §1.1). */
+export function httpStatus({ code }: ServerError): number {
+  return HTTP_STATUS[code];
 }
 
 /** An error that has no code of its own, such as 404 for an unknown path. */

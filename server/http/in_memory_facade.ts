@@ -6,16 +6,24 @@ import type {
   InferOptions,
   ModelMetadata,
   ResponseReceiver,
+  SharedMemoryKind,
+  SharedMemoryRegion,
 } from "../core/inference_api.ts";
 import type { Headers, HttpRequest, HttpResponse } from "../transport/transport.ts";
 
 /** A facade for tests: identity models in memory. */
 export class InMemoryFacade implements InferenceApi {
   exiting = false;
+  allowsSharedMemory = true;
+  readonly regions: SharedMemoryRegion[] = [];
+  readonly rawHandles: Uint8Array[] = [];
+  readonly unregistered: [SharedMemoryKind, string][] = [];
   readonly requests: InferRequest[] = [];
   readonly released: InferResponse[] = [];
   readonly loaded: [string, Readonly<Record<string, string | Uint8Array>>][] = [];
   onInfer: ((request: InferRequest, options?: InferOptions) => Promise<InferResponse>) | undefined;
+
+  onStream: InferenceApi["inferStream"] | undefined;
 
   constructor(readonly models: readonly ModelMetadata[]) {}
 
@@ -74,7 +82,12 @@ export class InMemoryFacade implements InferenceApi {
     }));
     return Promise.resolve({ modelName, modelVersion: "1", id, parameters: {}, outputs });
   }
-  async inferStream(request: InferRequest, receive: ResponseReceiver): Promise<void> {
+  async inferStream(
+    request: InferRequest,
+    receive: ResponseReceiver,
+    options: InferOptions = {},
+  ): Promise<void> {
+    if (this.onStream !== undefined) return this.onStream(request, receive, options);
     await receive({ response: await this.infer(request), isFinal: true });
   }
   releaseResponse(response: InferResponse): void {
@@ -89,6 +102,27 @@ export class InMemoryFacade implements InferenceApi {
   }
   unloadModel(): Promise<void> {
     return Promise.resolve();
+  }
+  checkSharedMemoryAllowed(): void {
+    if (this.allowsSharedMemory) return;
+    throw new ServerError("UNSUPPORTED", "Client shared memory is disabled.");
+  }
+  sharedMemoryStatus(kind: SharedMemoryKind, name: string): SharedMemoryRegion[] {
+    return this.regions.filter((region) =>
+      region.kind === kind && (name || region.name) === region.name
+    );
+  }
+  registerSystemSharedMemory(region: SharedMemoryRegion): Promise<void> {
+    this.regions.push(region);
+    return Promise.resolve();
+  }
+  registerCudaSharedMemory(region: SharedMemoryRegion, rawHandle: Uint8Array): Promise<void> {
+    this.regions.push(region);
+    this.rawHandles.push(rawHandle);
+    return Promise.resolve();
+  }
+  unregisterSharedMemory(kind: SharedMemoryKind, name: string): void {
+    this.unregistered.push([kind, name]);
   }
 }
 
