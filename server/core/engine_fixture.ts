@@ -3,7 +3,7 @@ import type { Backend, ExecuteRequest, ModelSource } from "../../backends/backen
 import { DataType, type ModelConfig, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import type { InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import { Engine } from "./engine.ts";
+import { Engine, type EngineParts } from "./engine.ts";
 import { FakeClock } from "./fake_clock.ts";
 import type { Log } from "./log.ts";
 import type { ModelRepository, RepositoryModel } from "./model_repository.ts";
@@ -46,7 +46,11 @@ export class EngineFixture {
   isBackendDisposed = false;
   #loading = 0;
 
-  constructor(models: Readonly<Record<string, FakeModel>>, options: Partial<ServerOptions> = {}) {
+  constructor(
+    models: Readonly<Record<string, FakeModel>>,
+    options: Partial<ServerOptions> = {},
+    parts: Partial<EngineParts> = {},
+  ) {
     this.models = new Map(Object.entries(models));
     this.engine = new Engine({ ...DEFAULT_SERVER_OPTIONS, ...options }, {
       clock: this.clock,
@@ -57,6 +61,7 @@ export class EngineFixture {
       backendNames: ["fake"],
       statistics: {},
       delaySchedulerCount: 0,
+      ...parts,
     });
   }
 

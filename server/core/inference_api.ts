@@ -143,6 +143,8 @@ export interface InferenceApi {
   /** Loads or reloads a model in EXPLICIT mode (management.md §5); parameters are `config` and `file:<path>`. */
   loadModel(name: string, parameters: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
   unloadModel(name: string, options: { readonly unloadDependents: boolean }): Promise<void>;
+  /** Throws UNSUPPORTED unless clients may use shared memory. */
+  checkSharedMemoryAllowed(): void;
   /** Registered regions of a kind; `name` "" = all, else that one. Throws NOT_FOUND (http.md §6). */
   sharedMemoryStatus(kind: SharedMemoryKind, name: string): SharedMemoryRegion[];
   /** Registers a region, so that requests may name it in place of bytes. */

@@ -1,4 +1,4 @@
-import type { InferInput, InferRequest, SharedMemoryReference } from "../../proto/infer.ts";
+import type { InferInput, InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import { formatShape, MAX_SIZE, type Tensor } from "../../proto/tensor.ts";
 import { checkBytesElements } from "./bytes_check.ts";
@@ -18,7 +18,8 @@ export interface CheckedRequest {
 
 /**
  * Checks a request against a model's configuration, in the order and with the texts of http.md §9.8.
- * @throws ServerError INVALID_ARG, or NOT_FOUND for a shared memory region.
+ * Inputs in shared memory were taken from there before.
+ * @throws ServerError INVALID_ARG.
  */
 export function checkRequest(request: InferRequest, rules: TensorRules): CheckedRequest {
   const outputs = checkOutputs(request, rules);
@@ -47,14 +48,13 @@ function checkOutputs(request: InferRequest, rules: TensorRules): readonly strin
   if (request.outputs.length === 0) return rules.outputNames;
   const names: string[] = [];
   const seen = request.outputs.length > 8 ? new Set<string>() : undefined;
-  for (const { name, sharedMemory } of request.outputs) {
+  for (const { name } of request.outputs) {
     if (!rules.outputByName.has(name)) {
       throw new ServerError(
         "INVALID_ARG",
         `unexpected inference output '${name}' for model '${rules.model}'`,
       );
     }
-    if (sharedMemory !== undefined) throw unknownRegion(sharedMemory);
     // An output that is asked for twice is answered once.
     if (seen === undefined ? names.includes(name) : seen.has(name)) continue;
     seen?.add(name);
@@ -82,7 +82,6 @@ function orderInputs(request: InferRequest, rules: TensorRules): readonly InferI
         `unexpected inference input '${input.name}' for model '${rules.model}'`,
       );
     }
-    if (input.sharedMemory !== undefined) throw unknownRegion(input.sharedMemory);
     if (!rule.isOptional) requiredCount++;
     if (rule !== rules.inputs[index]) isOrdered = false;
   }
@@ -91,11 +90,6 @@ function orderInputs(request: InferRequest, rules: TensorRules): readonly InferI
   if (isOrdered) return inputs;
   const byName = new Map(inputs.map((input) => [input.name, input]));
   return rules.inputs.flatMap(({ name }) => byName.get(name) ?? []);
-}
-
-/** Nothing registers regions yet, so every region is unknown. */
-function unknownRegion({ region }: SharedMemoryReference): ServerError {
-  return new ServerError("NOT_FOUND", `Unable to find shared memory region: '${region}'`);
 }
 
 function findDuplicate(inputs: readonly InferInput[]): string | undefined {

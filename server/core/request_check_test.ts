@@ -244,14 +244,6 @@ for (const { name, config, inputs, change, message } of REFUSALS) {
   });
 }
 
-Deno.test("checkRequest() answers NOT_FOUND for a shared memory region", () => {
-  const sharedMemory = { region: "R", offset: 0, byteSize: 8 };
-  const expected = { code: "NOT_FOUND", message: "Unable to find shared memory region: 'R'" };
-  assert.throws(() => check(FLAT, [{ ...input("A", [2]), sharedMemory }]), expected);
-  const outputs = [{ name: "OUT", classificationCount: 0, sharedMemory }];
-  assert.throws(() => check(FLAT, [input("A", [2])], { outputs }), expected);
-});
-
 Deno.test("checkRequest() passes inputs on as they are", () => {
   const inputs = [input("A", [3, 2]), input("B", [3, 5])];
   const checked = check(TWO, inputs);

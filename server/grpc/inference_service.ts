@@ -9,6 +9,7 @@ import type { Health } from "../../proto/gen/health_pb.ts";
 import type { TensorDescription } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { GrpcOptions } from "./grpc_options.ts";
+import { sharedMemoryCalls } from "./shared_memory_calls.ts";
 import { logSettings, traceSetting } from "./trace_log_settings.ts";
 
 type UnaryMethods<Methods> = {
@@ -66,7 +67,7 @@ export function createInferenceService(
     ...healthCalls(api),
     ...modelCalls(api),
     ...repositoryCalls(api),
-    ...sharedMemoryCalls(),
+    ...sharedMemoryCalls(api),
     traceSetting: (request) => traceSetting(api, request),
     logSettings: (request) => logSettings(options.logSettings, request),
   };
@@ -179,28 +180,4 @@ function loadParameters(
     }
   }
   return result;
-}
-
-function sharedMemoryDisabled(): never {
-  throw new ServerError(
-    "UNSUPPORTED",
-    "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",
-  );
-}
-
-function noRegion(kind: string, name: string): Record<string, never> {
-  if (name === "") return {};
-  throw new ServerError("NOT_FOUND", `Unable to find ${kind} shared memory region: '${name}'`);
-}
-
-/** Client shared memory is off, as it is by default: there are no regions, and none can be registered. */
-function sharedMemoryCalls() {
-  return {
-    systemSharedMemoryStatus: ({ name }) => noRegion("system", name),
-    systemSharedMemoryRegister: sharedMemoryDisabled,
-    systemSharedMemoryUnregister: sharedMemoryDisabled,
-    cudaSharedMemoryStatus: ({ name }) => noRegion("cuda", name),
-    cudaSharedMemoryRegister: sharedMemoryDisabled,
-    cudaSharedMemoryUnregister: sharedMemoryDisabled,
-  } satisfies Partial<InferenceService>;
 }

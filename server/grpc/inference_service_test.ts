@@ -8,7 +8,6 @@ import {
   RepositoryIndexResponseSchema,
   RepositoryModelLoadRequestSchema,
   RepositoryModelUnloadRequestSchema,
-  SystemSharedMemoryStatusRequestSchema,
 } from "../../proto/gen/grpc_service_pb.ts";
 import { FakeClock } from "../core/fake_clock.ts";
 import { createMemoryServer, statusOf } from "./memory_server.ts";
@@ -97,24 +96,5 @@ Deno.test("RepositoryModelUnload takes unload_dependents only as bool_param", as
   assert.deepEqual(await unload({ unload_dependents: text }), [
     "3",
     "invalid value type for 'unload_dependents' parameter, expected bool_param.",
-  ]);
-});
-
-Deno.test("shared memory calls answer as a server that has it off", async () => {
-  const { call } = createMemoryServer(new FakeClock());
-  const disabled =
-    "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.";
-  const empty = new Uint8Array();
-  for (const kind of ["System", "Cuda"]) {
-    assert.deepEqual(statusOf(await call(`${kind}SharedMemoryStatus`, empty)), ["0", ""]);
-    for (const verb of ["Register", "Unregister"]) {
-      assert.deepEqual(statusOf(await call(`${kind}SharedMemory${verb}`, empty)), ["12", disabled]);
-    }
-  }
-  const named = create(SystemSharedMemoryStatusRequestSchema, { name: "r" });
-  const message = toBinary(SystemSharedMemoryStatusRequestSchema, named);
-  assert.deepEqual(statusOf(await call("SystemSharedMemoryStatus", message)), [
-    "5",
-    "Unable to find system shared memory region: 'r'",
   ]);
 });

@@ -1,5 +1,5 @@
 import { postGenerate, postGenerateStream } from "./generate_route.ts";
-import type { Endpoint, PathParts } from "./http_context.ts";
+import type { Endpoint, PathParts, RouteCall } from "./http_context.ts";
 import { postInfer } from "./infer_route.ts";
 import {
   getLive,
@@ -14,7 +14,10 @@ import { postIndex, postLoad, postUnload } from "./repository_routes.ts";
 import {
   getCudaSharedMemory,
   getSystemSharedMemory,
-  postSharedMemory,
+  registerCudaSharedMemory,
+  registerSystemSharedMemory,
+  unregisterCudaSharedMemory,
+  unregisterSystemSharedMemory,
 } from "./shared_memory_routes.ts";
 import {
   getLogSettings,
@@ -60,18 +63,24 @@ const MODEL_CONTROL: ReadonlyMap<string, Endpoint> = new Map([
   ["unload", { category: "model-repository", POST: postUnload }],
 ]);
 
-const SHARED_MEMORY_CHANGE: Endpoint = { category: "shared-memory", POST: postSharedMemory };
-
-function sharedMemory(status: Endpoint): ReadonlyMap<string, Endpoint> {
-  return new Map([
-    ["status", status],
-    ["register", SHARED_MEMORY_CHANGE],
-    ["unregister", SHARED_MEMORY_CHANGE],
+function sharedMemory(status: RouteCall, register: RouteCall, unregister: RouteCall) {
+  return new Map<string, Endpoint>([
+    ["status", { category: "shared-memory", GET: status }],
+    ["register", { category: "shared-memory", POST: register }],
+    ["unregister", { category: "shared-memory", POST: unregister }],
   ]);
 }
 
-const SYSTEM_MEMORY = sharedMemory({ category: "shared-memory", GET: getSystemSharedMemory });
-const CUDA_MEMORY = sharedMemory({ category: "shared-memory", GET: getCudaSharedMemory });
+const SYSTEM_MEMORY = sharedMemory(
+  getSystemSharedMemory,
+  registerSystemSharedMemory,
+  unregisterSystemSharedMemory,
+);
+const CUDA_MEMORY = sharedMemory(
+  getCudaSharedMemory,
+  registerCudaSharedMemory,
+  unregisterCudaSharedMemory,
+);
 
 /** The route of a request target, query and all; undefined = no such path (http.md §2). */
 export function matchRoute(target: string): Route | undefined {
