@@ -9,9 +9,12 @@ export interface ResponseStream {
   delayMs(index: number): number;
   /** Milliseconds between making it and sending it; absent = none. */
   readonly sendDelayMs?: number;
-  /** Milliseconds between seeing that the client has gone and the end; absent = none. */
+  /**
+   * Milliseconds between seeing that the client has gone, before the next response, and the end. 0 or absent: the
+   * stream ends at once, in the middle of a response.
+   */
   readonly cancelDelayMs?: number;
-  /** Response `index`; undefined = nothing is sent for it. */
+  /** Response `index`; undefined = an empty one, which is not seen but in the statistics. */
   respond(index: number): ExecuteResponse | undefined;
 }
 
@@ -19,34 +22,52 @@ export interface ResponseStream {
 const RESPONSES_PER_TURN = 64;
 
 /**
- * Sends all responses of a request, one after the other and no faster than they are taken, then the final flag alone.
- * Ends early when the client has gone. Never rejects.
+ * Sends all responses of a request, one after the other and no faster than they are taken. The final flag comes alone,
+ * or with the last response when that is empty. Ends early when the client has gone. Never rejects.
  */
 export async function sendResponses(
   request: ExecuteRequest,
   stream: ResponseStream,
-  timers: Timers,
+  parts: { readonly timers: Timers; readonly now: () => number },
 ): Promise<void> {
   try {
-    for (let index = 0; index < stream.count; index++) {
-      if (request.signal?.aborted) {
-        await wait(stream.cancelDelayMs ?? 0, { timers });
-        break;
-      }
-      await wait(stream.delayMs(index), { timers, request });
-      if (request.signal?.aborted) continue;
-      const response = stream.respond(index);
-      await wait(stream.sendDelayMs ?? 0, { timers, request });
-      const isHeld = response === undefined ? undefined : request.send(response, false);
-      if (isHeld !== undefined) await isHeld;
-      else if (index % RESPONSES_PER_TURN === RESPONSES_PER_TURN - 1) {
-        await pause(0, { timers, signals: [request.signal] });
-      }
-    }
+    if (await sendAll(request, stream, parts)) return;
   } catch (reason) {
     await request.send({ error: ServerError.from(reason) }, false);
   }
   request.send(undefined, true);
+}
+
+/** True when the final flag was sent. */
+async function sendAll(
+  request: ExecuteRequest,
+  stream: ResponseStream,
+  { timers, now }: { readonly timers: Timers; readonly now: () => number },
+): Promise<boolean> {
+  const { count, sendDelayMs = 0, cancelDelayMs = 0 } = stream;
+  const interrupt = cancelDelayMs > 0 ? { timers } : { timers, request };
+  for (let index = 0; index < count; index++) {
+    if (request.signal?.aborted) {
+      await wait(cancelDelayMs, { timers });
+      return false;
+    }
+    await wait(stream.delayMs(index), interrupt);
+    if (interrupt.request?.signal?.aborted) continue;
+    const outputStartMs = now();
+    const response = stream.respond(index);
+    if (response !== undefined) await wait(sendDelayMs, interrupt);
+    const isFinal = response === undefined && index === count - 1;
+    const isHeld = request.send(
+      response === undefined ? undefined : { ...response, outputStartMs },
+      isFinal,
+    );
+    if (isFinal) return true;
+    if (isHeld !== undefined) await isHeld;
+    else if (index % RESPONSES_PER_TURN === RESPONSES_PER_TURN - 1) {
+      await pause(0, { timers, signals: [request.signal] });
+    }
+  }
+  return false;
 }
 
 function wait(

@@ -62,7 +62,7 @@ export class StreamingInstance implements ModelInstance {
   }
 
   #start(request: ExecuteRequest, stream: ResponseStream): void {
-    const running = sendResponses(request, stream, this.#parts.timers)
+    const running = sendResponses(request, stream, this.#parts)
       .finally(() => this.#streams.delete(running));
     this.#streams.add(running);
   }
