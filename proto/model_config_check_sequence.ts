@@ -4,6 +4,7 @@ import {
   type ModelSequenceBatching,
   type ModelSequenceBatching_Control,
   ModelSequenceBatching_Control_Kind,
+  type ModelSequenceBatching_ControlInput,
   type ModelSequenceBatching_State,
 } from "./gen/model_config_pb.ts";
 import type { ConfigIssue } from "./model_config_issue.ts";
@@ -29,7 +30,7 @@ export function checkSequenceBatching(
   const issues: ConfigIssue[] = [];
   const add: AddIssue = (path, message) =>
     void issues.push({ path: `sequence_batching.${path}`, message });
-  checkControls(config.name, batching, add);
+  checkControls(config, batching, add);
   checkStrategy(config, batching, add);
   return issues;
 }
@@ -55,6 +56,14 @@ export function checkSequenceStates(
       add("data_type", `state '${state.inputName}' must specify 'data_type' for ${config.name}`);
     }
     checkInitialState(state, add);
+    for (const [dimIndex, dim] of state.dims.entries()) {
+      if (dim >= -1n) continue;
+      add(
+        `dims[${dimIndex}]`,
+        `state '${state.inputName}' must have dimensions of -1 or from 0 on for ${config.name}, got ` +
+          `${dim}`,
+      );
+    }
     if (!state.useGrowableMemory) continue;
     const need = "'use_same_buffer_for_input_output' and an instance group of KIND_GPU";
     add(
@@ -62,10 +71,50 @@ export function checkSequenceStates(
       `'use_growable_memory' of state '${state.inputName}' needs ${need} for ${config.name}`,
     );
   }
+  issues.push(...checkStateNames(config, batching));
   return issues;
 }
 
-function checkControls(name: string, batching: ModelSequenceBatching, add: AddIssue): void {
+/** A tensor can be one thing only, and a value can go into one state only. */
+function checkStateNames(config: ModelConfig, batching: ModelSequenceBatching): ConfigIssue[] {
+  const issues: ConfigIssue[] = [];
+  const outputs = new Set<string>();
+  for (const [index, { inputName, outputName }] of batching.state.entries()) {
+    const path = `sequence_batching.state[${index}]`;
+    const others = [
+      config.input.some(({ name }) => name === inputName) ? "'input'" : "",
+      batching.controlInput.some(({ name }) => name === inputName) ? "'control_input'" : "",
+    ].filter((word) => word !== "");
+    if (inputName !== "" && others.length > 0) {
+      issues.push({
+        path: `${path}.input_name`,
+        message:
+          `state input '${inputName}' must not be listed in ${others.join(" and ")} too for ` +
+          `${config.name}: the server feeds it`,
+      });
+    }
+    if (outputName === "") {
+      issues.push({
+        path: `${path}.output_name`,
+        message: `sequence state '${inputName}' must specify 'output_name' for ${config.name}`,
+      });
+    } else if (outputs.has(outputName)) {
+      issues.push({
+        path: `${path}.output_name`,
+        message: `State output name '${outputName}' specified more than once.`,
+      });
+    }
+    outputs.add(outputName);
+  }
+  return issues;
+}
+
+function checkControls(
+  { name, input: inputs }: ModelConfig,
+  batching: ModelSequenceBatching,
+  add: AddIssue,
+): void {
+  const listed = new Set(inputs.map((each) => each.name));
   const kinds = new Set<ModelSequenceBatching_Control_Kind>();
   const tensors = new Set<string>();
   for (const [inputIndex, input] of batching.controlInput.entries()) {
@@ -80,6 +129,10 @@ function checkControls(name: string, batching: ModelSequenceBatching, add: AddIs
       );
     }
     tensors.add(input.name);
+    const problem = controlProblem(input, listed);
+    if (problem !== undefined) {
+      add(path, `sequence batching control tensor '${input.name}' ${problem} for ${name}`);
+    }
     for (const [index, control] of input.control.entries()) {
       const kind = ModelSequenceBatching_Control_Kind[control.kind];
       const controlPath = `${path}.control[${index}]`;
@@ -92,6 +145,19 @@ function checkControls(name: string, batching: ModelSequenceBatching, add: AddIs
       if (message !== undefined) add(controlPath, message.replaceAll("<model>", name));
     }
   }
+}
+
+/** What the reference lets pass although it cannot work. */
+function controlProblem(
+  { name, control }: ModelSequenceBatching_ControlInput,
+  listed: ReadonlySet<string>,
+): string | undefined {
+  if (name === "") return undefined;
+  if (control.length === 0) return "must specify a 'control'";
+  const kinds = new Set(control.map(({ kind }) => kind));
+  if (kinds.size > 1) return "is specified for multiple control kinds";
+  if (!listed.has(name)) return undefined;
+  return "is fed by the server and must not be listed in 'input' too";
 }
 
 function pairsOf(control: ModelSequenceBatching_Control): [string, readonly unknown[]][] {
@@ -185,7 +251,7 @@ function checkInitialState(state: ModelSequenceBatching_State, add: AddIssue): v
   }
   for (const [index, dim] of initial.dims.entries()) {
     const wanted = state.dims[index];
-    if (dim === -1n) {
+    if (dim < 0n) {
       add(
         `${path}.dims[${index}]`,
         `'initial_state' field for state input name '${inputName}' contains variable dimensions.`,

@@ -81,6 +81,18 @@ const MODEL_FAULTS: readonly [string, readonly string[]][] = [
     ],
   ],
   [
+    `${ONNX} ${INPUT} sequence_batching {
+       control_input { name: "A" control { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 0, 1 ] } }
+       control_input { name: "B" control { kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ] }
+         control { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } }
+       control_input { name: "C" } }`,
+    [
+      "sequence_batching.control_input[0] | sequence batching control tensor 'A' is fed by the server and must not be listed in 'input' too for m",
+      "sequence_batching.control_input[1] | sequence batching control tensor 'B' is specified for multiple control kinds for m",
+      "sequence_batching.control_input[2] | sequence batching control tensor 'C' must specify a 'control' for m",
+    ],
+  ],
+  [
     `platform: "ensemble" backend: "x"`,
     [
       "backend | Ensemble model 'm' must have platform type 'ensemble' and empty backend type",
@@ -227,6 +239,23 @@ const IO_FAULTS: readonly [string, readonly string[]][] = [
       "sequence_batching.state[1].use_growable_memory | 'use_growable_memory' of state 'S' needs 'use_same_buffer_for_input_output' and an instance group of KIND_GPU for m",
       "sequence_batching.state[2].input_name | state must specify 'input_name' for m",
       "sequence_batching.state[2].data_type | state '' must specify 'data_type' for m",
+      "sequence_batching.state[0].output_name | sequence state 'S' must specify 'output_name' for m",
+      "sequence_batching.state[1].output_name | sequence state 'S' must specify 'output_name' for m",
+      "sequence_batching.state[2].output_name | sequence state '' must specify 'output_name' for m",
+    ],
+  ],
+  [
+    `${INPUT} ${OUTPUT} sequence_batching {
+       control_input { name: "C" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
+       state { input_name: "A" output_name: "T" data_type: TYPE_FP32 dims: -2 }
+       state { input_name: "C" output_name: "T" data_type: TYPE_FP32 dims: -1
+         initial_state { name: "i" data_type: TYPE_FP32 dims: -3 zero_data: true } } }`,
+    [
+      "sequence_batching.state[0].dims[0] | state 'A' must have dimensions of -1 or from 0 on for m, got -2",
+      "sequence_batching.state[1].initial_state[0].dims[0] | 'initial_state' field for state input name 'C' contains variable dimensions.",
+      "sequence_batching.state[0].input_name | state input 'A' must not be listed in 'input' too for m: the server feeds it",
+      "sequence_batching.state[1].input_name | state input 'C' must not be listed in 'control_input' too for m: the server feeds it",
+      "sequence_batching.state[1].output_name | State output name 'T' specified more than once.",
     ],
   ],
 ];

@@ -1,11 +1,11 @@
 import type { ExecuteOutcome, ExecuteResponse } from "../../../backends/backend.ts";
-import { type Datatype, datatypeOfConfig } from "../../../proto/datatype.ts";
+import { type Datatype, DATATYPES } from "../../../proto/datatype.ts";
 import type {
   ModelConfig,
   ModelSequenceBatching_State,
 } from "../../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../../proto/status.ts";
-import { formatShape, type Tensor, tensorByteSize } from "../../../proto/tensor.ts";
+import { formatShape, type Tensor } from "../../../proto/tensor.ts";
 import { readInitialState } from "./sequence_state_initial.ts";
 
 /** One state of a model: what a sequence gets back as an input in its next request. */
@@ -54,28 +54,25 @@ export async function createStateRules(
 
 async function createRule(
   state: ModelSequenceBatching_State,
-  model: { readonly config: ModelConfig; readonly modelDirectory: string },
+  { config, modelDirectory }: { readonly config: ModelConfig; readonly modelDirectory: string },
 ): Promise<StateRule> {
   const { inputName, outputName } = state;
-  const datatype = datatypeOfConfig(state.dataType);
-  if (datatype === undefined) {
+  const isBatching = config.maxBatchSize > 0;
+  const initial = await readInitialState(state, { isBatching, name: config.name, modelDirectory });
+  if (initial === undefined) {
     throw new ServerError(
       "INVALID_ARG",
-      `state '${inputName}' must specify 'data_type' for ${model.config.name}`,
+      `state '${inputName}' must specify 'data_type' for ${config.name}`,
     );
   }
-  const batchDims = model.config.maxBatchSize > 0 ? [1] : [];
-  const dims = [...batchDims, ...state.dims.map(Number)];
-  const [initial] = state.initialState;
-  const initialDims = (initial ?? state).dims.map((dim) => dim === -1n ? 1 : Number(dim));
-  const value = await readInitialState(initial, {
+  const dims = state.dims.map(Number);
+  return {
     inputName,
-    datatype,
-    shape: [...batchDims, ...initialDims],
-    modelName: model.config.name,
-    modelDirectory: model.modelDirectory,
-  });
-  return { inputName, outputName, datatype, dims, initial: value };
+    outputName,
+    datatype: initial.datatype,
+    dims: isBatching ? [1, ...dims] : dims,
+    initial,
+  };
 }
 
 /**
@@ -173,8 +170,9 @@ function problemOf(output: Tensor, { datatype, dims }: StateRule): string | unde
     return `taken from output '${name}': expected shape ${formatShape(dims)}, got ` +
       formatShape(shape);
   }
-  const expected = tensorByteSize(datatype, shape, `state output '${name}'`);
-  if (expected === undefined || expected === data.byteLength) return undefined;
+  const elementSize = DATATYPES[datatype].byteSize;
+  const expected = shape.reduce((size, dim) => size * dim, elementSize);
+  if (elementSize === 0 || expected === data.byteLength) return undefined;
   return `taken from output '${name}': expected ${expected} bytes for shape ` +
     `${formatShape(shape)}, got ${data.byteLength}`;
 }

@@ -1,5 +1,5 @@
-import type { Datatype } from "../../../proto/datatype.ts";
-import type { ModelSequenceBatching_InitialState } from "../../../proto/gen/model_config_pb.ts";
+import { type Datatype, datatypeOfConfig } from "../../../proto/datatype.ts";
+import type { ModelSequenceBatching_State } from "../../../proto/gen/model_config_pb.ts";
 import { isPathInside } from "../../../proto/model_config_path.ts";
 import { ServerError } from "../../../proto/status.ts";
 import { elementCount, formatShape, type Tensor, tensorByteSize } from "../../../proto/tensor.ts";
@@ -10,36 +10,49 @@ const STATE_BYTE_SIZE_MAX = 1024 * 1024 * 1024;
 /** Each BYTES element begins with its length. */
 const LENGTH_BYTES = 4;
 
+/** Where a model's files are. */
+export interface StateSource {
+  /** The model. */
+  readonly name: string;
+  /** Absolute path of `<repository>/<model>`. */
+  readonly modelDirectory: string;
+}
+
 /** The state whose first value is wanted. */
-export interface InitialStateTarget {
+interface StateTarget extends StateSource {
   readonly inputName: string;
   readonly datatype: Datatype;
   /** With the batch dimension where the model batches. */
   readonly shape: readonly number[];
-  readonly modelName: string;
-  readonly modelDirectory: string;
 }
 
 /**
  * The value of a state at the start of each sequence: zeros, or empty strings, or the file
- * `<model>/initial_state/<data_file>` (scheduling.md §3.6); of a longer file the first bytes.
+ * `<model>/initial_state/<data_file>` (scheduling.md §3.6); of a longer file the first bytes. Undefined for a state
+ * without a known datatype.
  * @throws ServerError naming the file, or the state, when that cannot be read or is too large.
  */
 export async function readInitialState(
-  initial: ModelSequenceBatching_InitialState | undefined,
-  target: InitialStateTarget,
-): Promise<Tensor> {
-  const { inputName: name, datatype, shape } = target;
+  state: ModelSequenceBatching_State,
+  source: StateSource & { readonly isBatching: boolean },
+): Promise<Tensor | undefined> {
+  const { inputName, initialState: [initial] } = state;
+  // Some value has to be there before the model makes one, so a free dimension is 1.
+  const dims = (initial ?? state).dims.map((dim) => dim === -1n ? 1 : Number(dim));
+  const shape = source.isBatching ? [1, ...dims] : dims;
+  const datatype = datatypeOfConfig(state.dataType);
+  if (datatype === undefined) return undefined;
+  const target = { ...source, inputName, datatype, shape };
   const byteSize = smallestByteSize(target);
   const fileName = initial?.stateData.case === "dataFile" ? initial.stateData.value : undefined;
   const data = fileName === undefined
     ? new Uint8Array(byteSize)
     : await readFile(fileName, byteSize, target);
-  return { name, datatype, shape, data };
+  return { name: inputName, datatype, shape, data };
 }
 
 /** Bytes of the value; for BYTES those of empty strings, the least there can be. */
-function smallestByteSize({ inputName, datatype, shape }: InitialStateTarget): number {
+function smallestByteSize({ inputName, datatype, shape }: StateTarget): number {
   const what = `initial state of '${inputName}'`;
   const byteSize = tensorByteSize(datatype, shape, what) ??
     elementCount(shape, what) * LENGTH_BYTES;
@@ -54,9 +67,9 @@ function smallestByteSize({ inputName, datatype, shape }: InitialStateTarget): n
 async function readFile(
   fileName: string,
   byteSize: number,
-  target: InitialStateTarget,
+  target: StateTarget,
 ): Promise<Uint8Array> {
-  const { inputName, modelName, modelDirectory } = target;
+  const { inputName, name, modelDirectory } = target;
   if (!isPathInside(fileName)) {
     throw new ServerError(
       "INVALID_ARG",
@@ -66,7 +79,7 @@ async function readFile(
   }
   const file = {
     path: `${modelDirectory}/initial_state/${fileName}`,
-    name: `${modelName}/initial_state/${fileName.replace(/^\/+/, "")}`,
+    name: `${name}/initial_state/${fileName.replace(/^\/+/, "")}`,
     root: modelDirectory,
   };
   if (target.datatype === "BYTES") {
@@ -89,7 +102,7 @@ async function readFile(
 }
 
 /** The first elements of a file of BYTES elements, as many as the shape tells. */
-function takeStrings(bytes: Uint8Array, fileName: string, target: InitialStateTarget): Uint8Array {
+function takeStrings(bytes: Uint8Array, fileName: string, target: StateTarget): Uint8Array {
   const count = elementCount(target.shape);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let end = 0;
