@@ -92,7 +92,12 @@ export function formatConfigIssue(issue: ConfigIssue, positions?: ConfigPosition
     const path = issue.path === "" ? "" : `${issue.path}: `;
     return `${positions?.fileName ?? "config"}:${line}:${column}: ${path}${issue.message}${hint}`;
   }
-  if (issue.path === "") return issue.message + hint;
+  if (issue.path === "") {
+    const place = issue.place ??
+      (positions !== undefined && positions.byPath.size > 0 ? positions.fileName : undefined);
+    const tail = place === undefined || issue.message.includes(place) ? "" : ` (${place})`;
+    return issue.message + tail + hint;
+  }
   const found = positions === undefined ? undefined : positionOf(issue.path, positions);
   const place = found === undefined
     ? issue.path

@@ -7,6 +7,7 @@ import {
   ModelTensorReshapeSchema,
 } from "../../proto/gen/model_config_pb.ts";
 import { datatypeOfConfig } from "../../proto/datatype.ts";
+import { configError } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import {
   elementTypeName,
@@ -46,11 +47,9 @@ export function completeConfig(
     }
     addDynamicBatching(config);
   } else if (config.maxBatchSize !== 0) {
-    throw new ServerError(
-      "INVALID_ARG",
-      `autofill failed for model '${modelName}': model does not support batching while non-zero ` +
-        `max_batch_size is specified`,
-    );
+    const message = `autofill failed for model '${modelName}': model does not support batching ` +
+      `while non-zero max_batch_size is specified`;
+    throw configError([{ path: "max_batch_size", message }]);
   }
   const isBatching = config.maxBatchSize > 0;
   if (config.input.length === 0) {

@@ -1,4 +1,5 @@
 import { basename, dirname, join } from "node:path";
+import { configError } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { ModelSource } from "../backend.ts";
 
@@ -26,33 +27,42 @@ export async function findModelFile(source: ModelSource): Promise<string> {
       const innerPath = join(path, inner);
       if (await fileKind(innerPath) === "file") return innerPath;
     }
-    throw await missing(join(path, basename(filename)), source.name);
+    throw await missing(join(path, basename(filename)), source);
   }
-  throw await missing(path, source.name);
+  throw await missing(path, source);
 }
 
-async function missing(path: string, model: string): Promise<ServerError> {
-  const hint = await otherFileHint(dirname(path), basename(path));
-  return new ServerError(
-    "UNAVAILABLE",
-    `unable to find '${path}' for model instance '${model}'${hint}`,
-  );
+async function missing(path: string, source: ModelSource): Promise<ServerError> {
+  const other = await otherFile(dirname(path));
+  const hint = other === undefined ? {} : {
+    hint: `there is '${other}': name it '${basename(path)}', or set default_model_filename: ` +
+      `"${other}"`,
+  };
+  // Only beside the file that is wanted the name alone is enough.
+  const isBeside = other !== undefined && dirname(path) === source.versionDirectory;
+  const fields = [{ path: "default_model_filename", value: JSON.stringify(other) }];
+  return configError([{
+    path: "",
+    message: `unable to find '${path}' for model instance '${source.name}'`,
+    code: "UNAVAILABLE",
+    place: source.versionDirectory.split("/").slice(-2).join("/"),
+    ...hint,
+    ...(isBeside ? { mend: { fields } } : {}),
+  }]);
 }
 
-/** Someone who kept the name of an exported file learns how to have it served. */
-async function otherFileHint(directory: string, wanted: string): Promise<string> {
+/** The file of someone who kept the name of an exported model, if there is but one. */
+async function otherFile(directory: string): Promise<string | undefined> {
   const names: string[] = [];
   try {
     for await (const entry of Deno.readDir(directory)) {
       if (entry.name.toLowerCase().endsWith(".onnx")) names.push(entry.name);
-      if (names.length > 1) return "";
+      if (names.length > 1) return undefined;
     }
   } catch {
-    return "";
+    return undefined;
   }
-  const [name] = names;
-  if (name === undefined) return "";
-  return `; there is '${name}': name it '${wanted}', or set default_model_filename: "${name}"`;
+  return names[0];
 }
 
 async function fileKind(path: string): Promise<"file" | "directory" | "none"> {

@@ -1,5 +1,6 @@
 import type { ModelInput, ModelOutput } from "../../proto/gen/model_config_pb.ts";
 import { DataType } from "../../proto/gen/model_config_pb.ts";
+import { configError, configFaults, type ConfigIssue } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import { formatShape } from "../../proto/tensor.ts";
 import type { SessionSignature, TensorSignature } from "../../ffi/onnxruntime/mod.ts";
@@ -12,7 +13,7 @@ import { configTypeName } from "./tensor_types.ts";
 /**
  * Compares the configuration with the model (config.md §8.2): number, names, types and dims of inputs and outputs,
  * sequence controls, states and generated inputs.
- * @throws ServerError with the first mismatch.
+ * @throws ServerError with every mismatch.
  */
 export function checkSignature(source: ModelSource, signature: SessionSignature): void {
   const tensors: ModelTensors = {
@@ -23,16 +24,30 @@ export function checkSignature(source: ModelSource, signature: SessionSignature)
     initializers: byName(signature.overridableInitializers),
   };
   const { config } = source;
-  const controlCount = checkControls(config, tensors);
-  const stateCount = checkStates(config, tensors);
-  const batchInputCount = checkBatchInputs(source, tensors);
-  checkInputCount(source, tensors, controlCount + stateCount + batchInputCount);
-  for (const input of config.input) checkInput(input, tensors);
-  checkNoInputTwice(source, tensors);
-  const scattered = new Set(config.batchOutput.flatMap(({ targetName }) => targetName));
-  for (const output of config.output) {
-    checkOutput(output, tensors, { isScattered: scattered.has(output.name) });
+  const issues: ConfigIssue[] = [];
+  let fedCount = 0;
+  const collect = (path: string, check: () => number | void): void => {
+    try {
+      fedCount += check() ?? 0;
+    } catch (reason) {
+      issues.push(...configFaults(reason).issues.map((issue) => ({ ...issue, path })));
+    }
+  };
+  collect("sequence_batching.control_input", () => checkControls(config, tensors));
+  collect("sequence_batching.state", () => checkStates(config, tensors));
+  collect("batch_input", () => checkBatchInputs(source, tensors));
+  // A tensor that the server feeds wrongly would only make the number of inputs wrong, too.
+  if (issues.length === 0) collect("input", () => checkInputCount(source, tensors, fedCount));
+  for (const [index, input] of config.input.entries()) {
+    collect(`input[${index}]`, () => checkInput(input, tensors));
   }
+  collect("input", () => checkNoInputTwice(source, tensors));
+  const scattered = new Set(config.batchOutput.flatMap(({ targetName }) => targetName));
+  for (const [index, output] of config.output.entries()) {
+    const isScattered = scattered.has(output.name);
+    collect(`output[${index}]`, () => checkOutput(output, tensors, { isScattered }));
+  }
+  if (issues.length > 0) throw configError(issues);
 }
 
 function byName(tensors: readonly TensorSignature[]): Map<string, TensorSignature> {

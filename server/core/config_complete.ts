@@ -1,14 +1,16 @@
-import type { Backend, ModelSource } from "../../backends/backend.ts";
+import type { Backend, BackendModel, ModelSource } from "../../backends/backend.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import {
   checkInstanceGroups,
   checkModelConfig,
   checkModelIo,
   configError,
+  configFaults,
   type ConfigIssue,
   type ConfigPositions,
   normalizeInstanceGroups,
   normalizeModelConfig,
+  placedError,
 } from "../../proto/model_config.ts";
 import { isPathInside } from "../../proto/model_config_path.ts";
 import { ServerError } from "../../proto/status.ts";
@@ -57,8 +59,17 @@ export async function completeModelConfig(
   if (issues.length > 0) throw configError(issues, source.positions);
   if (isServable(config)) return;
   // A model that is wrong anyway is to be refused for that: what the backend finds comes first.
-  await using _model = await backend.openModel(source);
+  await using _model = await openModel(source, backend);
   checkServable(config, source.positions);
+}
+
+/** Opens the model; what the backend finds wrong is told with its place in the file. */
+export async function openModel(source: ConfigSource, backend: Backend): Promise<BackendModel> {
+  try {
+    return await backend.openModel(source);
+  } catch (reason) {
+    throw placedError(reason, source.positions);
+  }
 }
 
 /** The error for a model whose backend does not exist, or that needs none that exists (config.md §4). */
@@ -106,8 +117,7 @@ async function autoComplete(
     checkDefaultBatchSize(options, backend.name);
     await backend.autoComplete(source);
   } catch (reason) {
-    const { message, code } = ServerError.from(reason);
-    return [{ path: "", message, code }];
+    return [...configFaults(reason).issues];
   }
   const after = source.config.schedulingChoice.case;
   if (before === undefined || before === after) return [];

@@ -83,7 +83,7 @@ Deno.test("completeModelConfig() reports all that is wrong in one error", async 
       equal(error.code, "INVALID_ARG");
       deepEqual(error.message.split("\n  ").map((line) => line.slice(0, 60)), [
         "instance group m_0 of model m has kind KIND_GPU but no GPUs ",
-        "failed to stat file 1/model.onnx",
+        "failed to stat file 1/model.onnx (m/config.pbtxt)",
         "model input 'A' dimension must be integer >= 1, or -1 to ind",
         "model output 'B' must specify 'data_type' for m (m/config.pb",
       ]);

@@ -3,6 +3,8 @@ import {
   checkModelConfig,
   checkModelIo,
   configError,
+  configFaults,
+  type ConfigIssue,
   type ConfigPositions,
   normalizeModelConfig,
   type ParsedModelConfig,
@@ -15,23 +17,14 @@ import { checkModelName, printableName } from "../../proto/model_name.ts";
 import { ServerError } from "../../proto/status.ts";
 import { runRepositoryAgents } from "./config_agents.ts";
 import type { Log } from "./log.ts";
-import {
-  fileError,
-  isDirectoryPath,
-  isInside,
-  readBoundedFile,
-  readDirectory,
-  reasonText,
-} from "./model_repository_files.ts";
+import { isDirectoryPath, isInside, readDirectory, reasonText } from "./model_repository_files.ts";
+import { CONFIG_FILE, type ConfigFile, readConfigFile } from "./model_repository_config.ts";
 import { directoryStamp } from "./model_repository_stamp.ts";
 import { findVersions, selectVersions, type VersionFolders } from "./model_repository_versions.ts";
 import type { ServerOptions } from "./options.ts";
 
 /** Reason of a model that two repositories have; neither is loaded (management.md §3). */
 export const DUPLICATE_MODEL_REASON = "model appears in two or more repositories";
-
-const CONFIG_FILE = "config.pbtxt";
-const CONFIG_BYTES_MAX = 16 * 1024 * 1024;
 
 /** A model as it was found on disk, ready to be loaded version by version. */
 export interface RepositoryModel {
@@ -49,6 +42,24 @@ export interface RepositoryModel {
   readonly stamp?: string | undefined;
 }
 
+/** A model with everything that is wrong in it. */
+export interface ExaminedModel extends RepositoryModel {
+  /** In the order they are told; empty for a model that can be loaded. `versions` may be empty with some. */
+  readonly issues: readonly ConfigIssue[];
+  /** True when some of them are about text that could not be read. */
+  readonly isUnreadable: boolean;
+  /** The configuration file relative to the model's folder, and its text; undefined when there is none. */
+  readonly file: ConfigFile | undefined;
+}
+
+/** What is read in place of what is on disk. */
+export interface ReadOptions {
+  /** JSON instead of the configuration file. */
+  readonly override?: string | undefined;
+  /** Text instead of that of the configuration file. */
+  readonly configText?: string | undefined;
+}
+
 /** The model repositories of the server. */
 export interface ModelRepository {
   /**
@@ -63,13 +74,22 @@ export interface ModelRepository {
   read(name: string, override?: string): Promise<RepositoryModel>;
 }
 
+/** Repositories that also tell everything that is wrong. */
+export interface ExaminableRepository extends ModelRepository {
+  /**
+   * Reads a model and collects its faults instead of throwing the first ones.
+   * @throws ServerError when there is no folder to read, or it cannot be read.
+   */
+  examine(name: string, options?: ReadOptions): Promise<ExaminedModel>;
+}
+
 /** Gives access to the repositories of `options`; reads nothing yet. */
-export function openModelRepository(options: ServerOptions, log: Log): ModelRepository {
+export function openModelRepository(options: ServerOptions, log: Log): ExaminableRepository {
   if (options.modelConfigName !== "") checkConfigName(options.modelConfigName);
   return new DiskRepository(options, log);
 }
 
-class DiskRepository implements ModelRepository {
+class DiskRepository implements ExaminableRepository {
   readonly #options: ServerOptions;
   readonly #log: Log;
   /** Warnings given so far: the same folders are read again and again. */
@@ -92,9 +112,17 @@ class DiskRepository implements ModelRepository {
   }
 
   async read(name: string, override?: string): Promise<RepositoryModel> {
+    const { issues, isUnreadable: _, file: _file, ...model } = await this.examine(name, {
+      override,
+    });
+    if (issues.length > 0) throw configError(issues, model.positions);
+    return model;
+  }
+
+  async examine(name: string, options: ReadOptions = {}): Promise<ExaminedModel> {
     checkModelName(name);
     try {
-      return await this.#read(name, override);
+      return await this.#examine(name, options);
     } catch (reason) {
       if (reason instanceof ServerError) throw reason;
       throw new ServerError(
@@ -105,7 +133,7 @@ class DiskRepository implements ModelRepository {
     }
   }
 
-  async #read(name: string, override?: string): Promise<RepositoryModel> {
+  async #examine(name: string, { override, configText }: ReadOptions): Promise<ExaminedModel> {
     const repository = await this.#findRepository(name);
     const directory = `${repository}/${name}`;
     await checkModelDirectory(directory, repository, name);
@@ -117,26 +145,46 @@ class DiskRepository implements ModelRepository {
     const folders = findVersions(entries);
     this.#warnIgnored(name, folders.ignored);
 
+    const file = override === undefined
+      ? await readConfigFile(name, { directory, repository, configText, options: this.#options })
+      : undefined;
     const parsed = override === undefined
-      ? await this.#readConfig(name, { directory, repository })
+      ? file?.parsed ?? parseModelConfig("", `${name}/${CONFIG_FILE}`)
       : parseOverride(override, name);
     const { config, positions } = parsed;
-    if (parsed.issues.length === 0) {
-      await runRepositoryAgents(config, { directory, repository, positions });
+    const isUnreadable = parsed.issues.length > 0;
+    const issues: ConfigIssue[] = [];
+    if (!isUnreadable) {
+      issues.push(
+        ...await issuesOf(() => runRepositoryAgents(config, { directory, repository, positions })),
+      );
     }
     const versionEntries = await firstVersionEntries(directory, folders);
-    try {
-      autofillBackend(config, { name, versionEntries });
-    } catch (reason) {
-      if (parsed.issues.length === 0) throw reason;
-    }
-    this.#check(parsed, name);
-    const versions = this.#selectVersions(config, folders.versions, positions);
-    return { name, directory, repository, versions, config, positions, stamp };
+    const backendIssues = await issuesOf(() => autofillBackend(config, { name, versionEntries }));
+    if (!isUnreadable) issues.push(...backendIssues);
+    const isBackendUnknown = backendIssues.length > 0;
+    issues.push(
+      ...this.#check(parsed, name).filter(({ path }) => !isBackendUnknown || path !== "platform"),
+    );
+    const { selected, issues: versionIssues } = this.#selectVersions(config, folders.versions);
+    // Without any version there is nothing to serve, whatever the policy turns out to be.
+    if (!isUnreadable || folders.versions.length === 0) issues.push(...versionIssues);
+    return {
+      name,
+      directory,
+      repository,
+      versions: selected,
+      config,
+      positions,
+      stamp,
+      issues,
+      isUnreadable,
+      file,
+    };
   }
 
   /** Completes what needs no backend, and checks all of it: config.md §3, steps 3 to 6. */
-  #check({ config, issues: parseIssues, positions }: ParsedModelConfig, name: string): void {
+  #check({ config, issues: parseIssues }: ParsedModelConfig, name: string): ConfigIssue[] {
     const given = config.name;
     if (given === "") config.name = name;
     normalizeModelConfig(config);
@@ -151,8 +199,7 @@ class DiskRepository implements ModelRepository {
     else if (issues.length > 0 || parseIssues.length > 0) {
       issues.push(...checkModelIo(config).filter((issue) => !issue.isCompletable));
     }
-    const all = [...parseIssues, ...withoutConsequences(issues, parseIssues)];
-    if (all.length > 0) throw configError(all, positions);
+    return [...parseIssues, ...withoutConsequences(issues, parseIssues)];
   }
 
   async #findRepository(name: string): Promise<string> {
@@ -172,32 +219,10 @@ class DiskRepository implements ModelRepository {
     );
   }
 
-  async #readConfig(
-    name: string,
-    { directory, repository }: { directory: string; repository: string },
-  ): Promise<ParsedModelConfig> {
-    const candidates = [CONFIG_FILE];
-    const { modelConfigName, autoCompleteConfig } = this.#options;
-    if (modelConfigName !== "") candidates.unshift(`configs/${modelConfigName}.pbtxt`);
-    for (const candidate of candidates) {
-      const file = {
-        path: `${directory}/${candidate}`,
-        name: `${name}/${candidate}`,
-        root: repository,
-      };
-      const bytes = await readBoundedFile(file, CONFIG_BYTES_MAX);
-      if (bytes !== undefined) return parseConfigBytes(bytes, file.name);
-    }
-    const fileName = `${name}/${CONFIG_FILE}`;
-    if (!autoCompleteConfig) throw fileError({ name: fileName }, "No such file or directory");
-    return parseModelConfig("", fileName);
-  }
-
   #selectVersions(
     config: ModelConfig,
     versions: readonly number[],
-    positions: ConfigPositions,
-  ): number[] {
+  ): { readonly selected: number[]; readonly issues: ConfigIssue[] } {
     const { selected, missing } = selectVersions(versions, config);
     for (const version of missing) {
       this.#log.warning(
@@ -205,16 +230,18 @@ class DiskRepository implements ModelRepository {
           `not present`,
       );
     }
-    if (selected.length > 0) return selected;
+    if (selected.length > 0) return { selected, issues: [] };
     const message = `at least one version must be available under the version policy of model ` +
       `'${config.name}'`;
     const present = versions.length === 0 ? "none" : versions.join(", ");
-    throw configError([{
+    const issue = {
       path: "version_policy",
       message,
       hint: `version directories present: ${present}` +
         (missing.length === 0 ? "" : `, missing: ${missing.join(", ")}`),
-    }], positions);
+      ...(versions.length === 0 ? { place: config.name } : {}),
+    };
+    return { selected, issues: [issue] };
   }
 
   #warnIgnored(name: string, ignored: readonly string[]): void {
@@ -225,6 +252,16 @@ class DiskRepository implements ModelRepository {
     this.#log.warning(
       `ignoring folders of model '${name}' whose names are no version numbers: ${folders}`,
     );
+  }
+}
+
+/** The faults that an operation throws. */
+async function issuesOf(operation: () => void | Promise<void>): Promise<readonly ConfigIssue[]> {
+  try {
+    await operation();
+    return [];
+  } catch (reason) {
+    return configFaults(reason).issues;
   }
 }
 
@@ -281,19 +318,6 @@ async function firstVersionEntries(directory: string, folders: VersionFolders): 
   if (folder === undefined) return [];
   const entries = await readDirectory(`${directory}/${folder}`).catch(() => []);
   return entries.map((entry) => entry.name);
-}
-
-function parseConfigBytes(bytes: Uint8Array, fileName: string): ParsedModelConfig {
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-    return parseModelConfig(text, fileName);
-  } catch {
-    const before = new TextDecoder().decode(bytes).split("\ufffd", 1)[0] ?? "";
-    const lines = before.split("\n");
-    const position = { line: lines.length, column: (lines.at(-1)?.length ?? 0) + 1 };
-    const issue = { path: "", message: "text in UTF-8 expected, got other bytes", position };
-    return { ...parseModelConfig("", fileName), issues: [issue] };
-  }
 }
 
 function parseOverride(override: string, name: string): ParsedModelConfig {

@@ -14,7 +14,7 @@ import type { InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { BackendTable } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
-import { type ConfigSource, unknownBackendError } from "./config_complete.ts";
+import { type ConfigSource, openModel, unknownBackendError } from "./config_complete.ts";
 import { readLabels } from "./config_labels.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { Model } from "./model.ts";
@@ -76,7 +76,7 @@ export async function loadVersion(
   const planned = planInstances(source.config);
   const rates = parts.rateLimiter?.addModel(source.config, planned, source.positions);
   if (rates !== undefined) disposables.use(rates);
-  const backendModel = disposables.use(await backend.openModel(source));
+  const backendModel = disposables.use(await openModel(source, backend));
   const instances: ModelInstance[] = [];
   for (const plan of planned) {
     const instance = disposables.use(await createInstance(backendModel, plan.placement));
