@@ -55,3 +55,14 @@ function classifyOutput(output: Tensor, { request, rules, labels }: ResponseCont
     labels: labels.get(output.name),
   });
 }
+
+/** Frees the buffers behind a response, once. */
+export function releaseResponse(
+  releases: WeakMap<InferResponse, () => void>,
+  response: InferResponse,
+): void {
+  const release = releases.get(response);
+  if (release === undefined) return;
+  releases.delete(response);
+  release();
+}

@@ -16,7 +16,7 @@ import { LatencyHistogram, LatencySummary } from "./latency.ts";
 import type { CacheSnapshot } from "./response_cache.ts";
 import type { CacheObserver } from "./scheduler/caching_scheduler.ts";
 import type { ExecuteTimes, JobObserver } from "./scheduler/instance_pool.ts";
-import { type FailureReason, isRescheduled, type Job } from "./scheduler/job.ts";
+import { type ComputeSums, type FailureReason, isRescheduled, type Job } from "./scheduler/job.ts";
 
 /** Every reason a request can fail for; all of them are shown from the start. */
 export const FAILURE_REASONS: readonly FailureReason[] = [
@@ -175,6 +175,23 @@ export class VersionStatistics implements JobObserver, CacheObserver {
         this.#succeed(job, times, inputMs, inferMs, outputMs);
       }
     }
+    this.#countBatch(rows, { inputMs, inferMs, outputMs });
+  }
+
+  /** A request of an ensemble that was started at `startMs` succeeded: durations are sums over its steps. */
+  composed(job: Job, startMs: number, sums: ComputeSums): void {
+    const endMs = this.#options.clock.now();
+    const times = { startMs, inputEndMs: startMs, outputStartMs: endMs, endMs };
+    this.#succeed(job, times, sums.inputMs, sums.inferMs, sums.outputMs);
+    this.#countBatch(Math.max(1, job.batchSize), sums);
+  }
+
+  /** A request failed after it had left the queue. */
+  failed(job: Job, reason: FailureReason, nowMs: number): void {
+    this.#fail(job, reason, nowMs);
+  }
+
+  #countBatch(rows: number, { inputMs, inferMs, outputMs }: ComputeSums): void {
     this.#executionCount++;
     this.#lastInferenceMs = this.#options.clock.wallNow();
     let batch = this.#batches.get(rows);
@@ -254,6 +271,11 @@ export class VersionStatistics implements JobObserver, CacheObserver {
   ): void {
     this.#success++;
     this.#inferenceCount += Math.max(1, job.batchSize);
+    if (job.compute !== undefined) {
+      job.compute.inputMs += inputMs;
+      job.compute.inferMs += inferMs;
+      job.compute.outputMs += outputMs;
+    }
     const requestMs = times.endMs - job.startMs;
     this.#add("request", requestMs);
     this.#add("queue", times.startMs - job.queueStartMs);
