@@ -6,19 +6,7 @@ const NEEDED_FEATURES: readonly {
   readonly path: string;
   readonly feature: string;
   readonly isNeeded: (config: ModelConfig) => boolean;
-}[] = [
-  {
-    path: "ensemble_scheduling",
-    feature: "ensembles",
-    isNeeded: (config) => config.schedulingChoice.case === "ensembleScheduling",
-  },
-  {
-    path: "model_warmup",
-    feature: "warmup",
-    // A sample without a batch size is skipped anyway.
-    isNeeded: (config) => config.modelWarmup.some((sample) => sample.batchSize > 0),
-  },
-];
+}[] = [];
 
 /** True for a configuration that needs nothing this server cannot do. */
 export function isServable(config: ModelConfig): boolean {

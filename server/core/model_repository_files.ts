@@ -90,6 +90,24 @@ export async function readBoundedFile(
   return joinParts(chunks);
 }
 
+/** The first bytes of such a file, fewer when it is shorter; undefined when there is none. */
+export async function readFirstBytes(
+  file: NamedFile,
+  byteSize: number,
+): Promise<Uint8Array | undefined> {
+  using handle = await openRegularFile(file);
+  if (handle === undefined) return undefined;
+  const { size } = await handle.stat();
+  const bytes = new Uint8Array(Math.min(size, byteSize));
+  let filled = 0;
+  while (filled < bytes.byteLength) {
+    const count = await handle.read(bytes.subarray(filled));
+    if (count === null) break;
+    filled += count;
+  }
+  return bytes.subarray(0, filled);
+}
+
 /** The reference's words for a file that cannot be read. */
 export function fileError(
   file: { readonly name: string },

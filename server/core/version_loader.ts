@@ -11,13 +11,16 @@ import {
   ModelInstanceGroup_Kind,
 } from "../../proto/gen/model_config_pb.ts";
 import type { InferResponse } from "../../proto/infer.ts";
+import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { BackendTable } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
 import { type ConfigSource, openModel, unknownBackendError } from "./config_complete.ts";
 import { readLabels } from "./config_labels.ts";
+import { loadEnsemble } from "./ensemble/ensemble_loader.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { Model } from "./model.ts";
+import type { ModelRegistry } from "./model_registry.ts";
 import type { RepositoryModel } from "./model_repository.ts";
 import type { ResponseCache } from "./response_cache.ts";
 import { CachingScheduler } from "./scheduler/caching_scheduler.ts";
@@ -27,6 +30,8 @@ import type { PlannedInstance, RateLimiter } from "./scheduler/rate_limiter.ts";
 import { createStateRules } from "./scheduler/sequence_state.ts";
 import { type StatisticsOptions, VersionStatistics } from "./statistics.ts";
 import { createTensorRules } from "./tensor_rules.ts";
+import { warmUp } from "./warmup.ts";
+import { readWarmupSamples } from "./warmup_sample.ts";
 
 /** What loading a version works with. */
 export interface VersionLoaderParts {
@@ -43,6 +48,8 @@ export interface VersionLoaderParts {
   readonly backlogDelayCount?: number | undefined;
   /** Of models that enable it; absent = there is none. */
   readonly responseCache?: ResponseCache | undefined;
+  /** Where ensembles find the models they are composed of. */
+  readonly registry: ModelRegistry;
   /** Shares resources among the instances of all models; undefined = off. */
   readonly rateLimiter: RateLimiter | undefined;
   /** Collects what frees the buffers behind a response. */
@@ -55,49 +62,38 @@ export async function loadVersion(
   version: number,
   parts: VersionLoaderParts,
 ): Promise<Model> {
-  const source: ConfigSource = {
-    name: model.name,
-    version,
-    modelDirectory: model.directory,
-    versionDirectory: `${model.directory}/${version}`,
-    // Each version completes its own configuration: their files may differ.
-    config: clone(ModelConfigSchema, model.config),
-    positions: model.positions,
-  };
-  const backend = await parts.backends.open(source.config.backend);
+  if (isEnsemble(model.config)) return await loadEnsemble(model, version, parts);
+  const source = createSource(model, version);
+  const { config } = source;
+  const backend = await parts.backends.open(config.backend);
   if (backend === undefined) {
-    throw unknownBackendError(source.config, parts.backendNames, model.positions);
+    throw unknownBackendError(config, parts.backendNames, model.positions);
   }
   await parts.completeConfig(source, backend);
-  const rules = createTensorRules(source.config);
-  const { labels } = await readLabels(source.config, source);
+  const rules = createTensorRules(config);
+  const { labels } = await readLabels(config, source);
 
   await using disposables = new AsyncDisposableStack();
-  const planned = planInstances(source.config);
-  const rates = parts.rateLimiter?.addModel(source.config, planned, source.positions);
+  const planned = planInstances(config);
+  const rates = parts.rateLimiter?.addModel(config, planned, source.positions);
   if (rates !== undefined) disposables.use(rates);
   const backendModel = disposables.use(await openModel(source, backend));
+  const stateRules = await createStateRules(config, source.modelDirectory);
+  const samples = await readWarmupSamples({ ...source, rules, stateRules });
+  const partition = config.responseCache?.enable
+    ? parts.responseCache?.createPartition()
+    : undefined;
+  const statistics = createStatistics(source, parts, partition !== undefined);
+  const { clock, delaySchedulerCount } = parts;
   const instances: ModelInstance[] = [];
   for (const plan of planned) {
     const instance = disposables.use(await createInstance(backendModel, plan.placement));
+    await warmUp(instance, { config, samples, observer: statistics, clock });
     rates?.add(instance, plan);
     instances.push(instance);
   }
-  const partition = source.config.responseCache?.enable
-    ? parts.responseCache?.createPartition()
-    : undefined;
-  const statistics = new VersionStatistics({
-    model: model.name,
-    version,
-    tags: source.config.metricTags,
-    clock: parts.clock,
-    statistics: parts.statistics,
-    decoupled: source.config.modelTransactionPolicy?.decoupled ?? false,
-    cached: partition !== undefined,
-  });
-  const { clock, delaySchedulerCount } = parts;
   const poolParts = { clock, observer: statistics, ...(rates === undefined ? {} : { rates }) };
-  const running = createScheduler(source.config, {
+  const running = createScheduler(config, {
     instances,
     createPool: (pooled) => new InstancePool({ instances: pooled, ...poolParts }),
     clock,
@@ -105,16 +101,16 @@ export async function loadVersion(
     rules,
     delaySchedulerCount,
     backlogDelayCount: parts.backlogDelayCount ?? 0,
-    stateRules: await createStateRules(source.config, source.modelDirectory),
+    stateRules,
   });
-  const scheduler = partition === undefined ? running : new CachingScheduler({
-    scheduler: running,
-    partition,
+  const cacheParts = {
     observer: statistics,
     clock,
     log: moduleLog(parts.log, "response_cache.ts"),
-  });
-  const { config } = source;
+  };
+  const scheduler = partition === undefined
+    ? running
+    : new CachingScheduler({ scheduler: running, partition, ...cacheParts });
   disposables.move();
   return new Model({
     version,
@@ -129,6 +125,34 @@ export async function loadVersion(
     log: moduleLog(parts.log, "model.ts"),
     releases: parts.releases,
     ...(rates === undefined ? {} : { rates }),
+  });
+}
+
+function createSource(model: RepositoryModel, version: number): ConfigSource {
+  return {
+    name: model.name,
+    version,
+    modelDirectory: model.directory,
+    versionDirectory: `${model.directory}/${version}`,
+    // Each version completes its own configuration: their files may differ.
+    config: clone(ModelConfigSchema, model.config),
+    positions: model.positions,
+  };
+}
+
+function createStatistics(
+  { name, version, config }: ConfigSource,
+  { clock, statistics }: VersionLoaderParts,
+  cached: boolean,
+): VersionStatistics {
+  return new VersionStatistics({
+    model: name,
+    version,
+    tags: config.metricTags,
+    clock,
+    statistics,
+    decoupled: config.modelTransactionPolicy?.decoupled ?? false,
+    cached,
   });
 }
 
