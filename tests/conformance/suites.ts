@@ -45,8 +45,6 @@ export const SUITES: readonly Suite[] = [
 const LATER_NEEDS: readonly string[] = [
   "python",
   "ensemble",
-  "cache",
-  "warmup",
   "bls",
   "decoupled",
   "poll",
