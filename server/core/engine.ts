@@ -18,12 +18,14 @@ import type {
   SharedMemoryKind,
   SystemSharedMemoryRegion,
 } from "./inference_api.ts";
+import { checkEnsembleModels } from "./ensemble/ensemble_loader.ts";
 import { type Log, moduleLog } from "./log.ts";
 import type { Model } from "./model.ts";
 import { checkControlMode, configOverride } from "./model_control.ts";
 import { ModelLifecycle } from "./model_lifecycle.ts";
 import { ModelRegistry, parseVersion } from "./model_registry.ts";
 import type { ModelRepository } from "./model_repository.ts";
+import { releaseResponse } from "./model_response.ts";
 import type { ServerOptions } from "./options.ts";
 import { RateLimiter } from "./scheduler/rate_limiter.ts";
 import { createServerMetadata } from "./server_metadata.ts";
@@ -86,6 +88,7 @@ export class Engine implements InferenceApi {
     const loader = {
       ...parts,
       backends: this.#backends,
+      registry: this.#registry,
       releases: this.#releases,
       rateLimiter: options.rateLimit === "off"
         ? undefined
@@ -95,6 +98,7 @@ export class Engine implements InferenceApi {
       registry: this.#registry,
       repository,
       loadVersion: (model, version) => loadVersion(model, version, loader),
+      checkEnsemble: (model) => checkEnsembleModels(model, this.#registry),
       clock,
       log: moduleLog(parts.log, "model_lifecycle.ts"),
       threadCount: options.modelLoadThreadCount,
@@ -216,10 +220,7 @@ export class Engine implements InferenceApi {
   }
 
   releaseResponse(response: InferResponse): void {
-    const release = this.#releases.get(response);
-    if (release === undefined) return;
-    this.#releases.delete(response);
-    release();
+    releaseResponse(this.#releases, response);
   }
 
   async loadModel(
@@ -233,10 +234,10 @@ export class Engine implements InferenceApi {
     await this.#listDirectories();
   }
 
-  async unloadModel(name: string, _options: { readonly unloadDependents: boolean }): Promise<void> {
+  async unloadModel(name: string, options: { readonly unloadDependents: boolean }): Promise<void> {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
-    await this.#lifecycle.unload(name);
+    await this.#lifecycle.unload(name, options.unloadDependents);
   }
 
   checkSharedMemoryAllowed(): void {

@@ -1,5 +1,13 @@
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
+import {
+  composingModels,
+  dependentEnsembles,
+  findCircle,
+  sortByDependency,
+} from "./ensemble/composing_models.ts";
 import { LoadSlots } from "./load_slots.ts";
 import type { Log } from "./log.ts";
 import type { Model } from "./model.ts";
@@ -9,12 +17,16 @@ import {
   type ModelRepository,
   type RepositoryModel,
 } from "./model_repository.ts";
+import { OperationOrder } from "./operation_order.ts";
+import { loadError, VersionLifecycle } from "./version_lifecycle.ts";
 
 /** What loading and unloading works with. */
 export interface ModelLifecycleParts {
   readonly registry: ModelRegistry;
   readonly repository: ModelRepository;
   readonly loadVersion: (model: RepositoryModel, version: number) => Promise<Model>;
+  /** Checks an ensemble against the models that are loaded now; other models pass. @throws ServerError */
+  readonly checkEnsemble: (model: RepositoryModel) => void;
   readonly clock: Clock;
   readonly log: Log;
   /** Versions loaded at the same time. */
@@ -32,28 +44,38 @@ export interface LoadOptions {
   readonly isStart?: boolean;
 }
 
-interface VersionResult {
-  readonly version: number;
-  readonly model: Model | undefined;
-  readonly reason: string;
-  readonly loadMs: number;
+/** What an operation has to do, and all models that it may change or that must not change meanwhile. */
+interface Plan {
+  readonly names: ReadonlySet<string>;
+  readonly run: () => Promise<void>;
+}
+
+/** A model to load with all models that it is composed of. */
+interface LoadPlan {
+  readonly name: string;
+  readonly options: LoadOptions;
+  /** What was found on disk, by name. */
+  readonly sources: Map<string, RepositoryModel>;
+  /** Models that were loaded by this operation. */
+  readonly loaded: Set<string>;
 }
 
 /**
- * Loads and unloads models. Operations on one model happen one after the other in the order they were asked for;
- * those on different models side by side.
+ * Loads and unloads models. Operations that share a model happen one after the other in the order they were asked for,
+ * others side by side. An ensemble shares the models it is composed of: they are loaded with it, and when one of them
+ * is loaded anew or taken away, the ensemble is bound anew or taken out of service (management.md §5 and §8).
  */
 export class ModelLifecycle {
   readonly #parts: ModelLifecycleParts;
   readonly #slots: LoadSlots;
-  /** The end of the last operation asked for, by model. */
-  readonly #chains = new Map<string, Promise<void>>();
-  /** Versions that were replaced or unloaded and still finish requests. */
-  readonly #retiring = new Set<Promise<void>>();
+  readonly #versions: VersionLifecycle;
+  readonly #order = new OperationOrder();
+  #isClosed = false;
 
   constructor(parts: ModelLifecycleParts) {
     this.#parts = parts;
     this.#slots = new LoadSlots(parts.threadCount);
+    this.#versions = new VersionLifecycle({ ...parts, slots: this.#slots });
   }
 
   /**
@@ -63,67 +85,107 @@ export class ModelLifecycle {
    * @throws ServerError that says why the directory could not be read, or why which version could not be loaded.
    */
   load(name: string, options: LoadOptions = {}): Promise<void> {
-    return this.#inOrder(name, () => this.#load(name, options));
+    return this.#inOrder(name, async () => {
+      const sources = await this.#readAll(name, options);
+      const plan = { name, options, sources, loaded: new Set<string>() };
+      return { names: this.#withDependents(sources.keys()), run: () => this.#load(plan) };
+    });
   }
 
-  /** Unloads a model; settles when it serves no more, while requests in flight may still be running. */
-  unload(name: string): Promise<void> {
+  /**
+   * Unloads a model; settles when it serves no more, while requests in flight may still be running. With
+   * `unloadDependents` also the models of an ensemble that were loaded only because of it.
+   */
+  unload(name: string, unloadDependents = false): Promise<void> {
     const { promise: started, resolve } = Promise.withResolvers<void>();
-    const ended = this.#inOrder(name, async () => {
-      const retired = this.#retireAll(name);
-      resolve();
-      await retired;
+    const ended = this.#inOrder(name, () => {
+      const names = unloadDependents ? this.#unloadedWith(name) : [name];
+      const run = async () => {
+        const retired = names.map((each) => this.#retireAll(each));
+        await this.#rebind(names);
+        resolve();
+        await Promise.all(retired);
+      };
+      return Promise.resolve({ names: this.#withDependents(names), run });
     });
     return Promise.race([started, ended]);
   }
 
-  /** Unloads every model and waits until nothing is left. */
+  /** Unloads every model and waits until nothing is left; what is asked for later is refused. */
   async unloadAll(): Promise<void> {
+    this.#isClosed = true;
     const names = new Set([
       ...this.#parts.registry.entries().map(({ name }) => name),
-      ...this.#chains.keys(),
+      ...this.#order.names(),
     ]);
-    await Promise.all([...names].map((name) => this.#inOrder(name, () => this.#retireAll(name))));
-    await Promise.all(this.#retiring);
+    await this.#order.run(names, async () => {
+      await Promise.all([...names].map((name) => this.#retireAll(name)));
+    });
+    await this.#versions.retired();
   }
 
-  async #inOrder<Value>(name: string, operation: () => Promise<Value>): Promise<Value> {
-    const before = this.#chains.get(name) ?? Promise.resolve();
-    const result = before.then(operation);
-    const end = result.then(() => {}, () => {});
-    this.#chains.set(name, end);
+  /** Runs an operation when it is its turn for all the models it touches; what these are may turn out only then. */
+  async #inOrder(name: string, makePlan: () => Promise<Plan>): Promise<void> {
+    let names: ReadonlySet<string> = this.#related(name);
+    for (let isDone = false; !isDone;) {
+      await this.#order.run(names, async () => {
+        if (this.#isClosed) throw new ServerError("UNAVAILABLE", "Server exiting");
+        const plan = await makePlan();
+        isDone = plan.names.isSubsetOf(names);
+        names = names.union(plan.names);
+        if (isDone) await plan.run();
+      });
+    }
+  }
+
+  /** A model with those it is composed of and all ensembles around them, as far as is known. */
+  #related(name: string): ReadonlySet<string> {
+    return this.#withDependents(this.#withComposing(name));
+  }
+
+  #withComposing(name: string): Set<string> {
+    const names = new Set([name]);
+    for (const each of names) {
+      const source = this.#parts.registry.get(each)?.ensemble;
+      for (const part of source === undefined ? [] : composingModels(source.config)) {
+        names.add(part);
+      }
+    }
+    return names;
+  }
+
+  #withDependents(names: Iterable<string>): ReadonlySet<string> {
+    const all = new Set(names);
+    for (const { name } of dependentEnsembles([...all], this.#ensembles())) all.add(name);
+    return all;
+  }
+
+  /** Ensembles that serve, or should. */
+  #ensembles(): RepositoryModel[] {
+    return this.#parts.registry.entries().flatMap(({ ensemble }) => ensemble ?? []);
+  }
+
+  /** Reads a model and all it is composed of; parts that cannot be read are left out. */
+  async #readAll(name: string, options: LoadOptions): Promise<Map<string, RepositoryModel>> {
+    const main = await this.#read(name, options);
+    const sources = new Map([[name, main]]);
+    for (const { config } of sources.values()) {
+      const parts = composingModels(config).filter((part) => !sources.has(part));
+      const read = await Promise.all(parts.map((part) => this.#readPart(part)));
+      for (const source of read) if (source !== undefined) sources.set(source.name, source);
+    }
+    return sources;
+  }
+
+  async #readPart(name: string): Promise<RepositoryModel | undefined> {
+    const { repository, log } = this.#parts;
     try {
-      return await result;
-    } finally {
-      if (this.#chains.get(name) === end) this.#chains.delete(name);
+      return await this.#slots.run(() => repository.read(name));
+    } catch (error) {
+      const { code, message } = ServerError.from(error);
+      if (code !== "NOT_FOUND") log.error(`Poll failed for model directory '${name}': ${message}`);
+      return undefined;
     }
-  }
-
-  async #load(name: string, options: LoadOptions): Promise<void> {
-    const source = await this.#read(name, options);
-    const entry = this.#parts.registry.getOrCreate(name);
-    if (isUnchanged(entry, source)) return;
-    entry.stamp = undefined;
-    for (const version of source.versions) {
-      if (entry.version(version)?.state === "READY") continue;
-      entry.set(version, { state: "LOADING", reason: "" });
-    }
-    const startMs = this.#parts.clock.now();
-    const results = await Promise.all(
-      source.versions.map((version) => this.#slots.run(() => this.#loadOne(source, version))),
-    );
-    const failed = results.filter(({ model }) => model === undefined);
-    if (failed.length > 0) {
-      await this.#giveUp(entry, results);
-      throw loadError(name, failed);
-    }
-    this.#serve(entry, results);
-    entry.stamp = source.stamp;
-    const versions = source.versions.join(", ");
-    const durationMs = Math.round(this.#parts.clock.now() - startMs);
-    this.#parts.log.info(
-      `successfully loaded '${name}' in ${durationMs} ms (version ${versions})`,
-    );
   }
 
   async #read(name: string, { override, isStart }: LoadOptions): Promise<RepositoryModel> {
@@ -134,119 +196,172 @@ export class ModelLifecycle {
       return source;
     } catch (error) {
       const failure = ServerError.from(error);
-      const isDuplicate = failure.message === DUPLICATE_MODEL_REASON;
       log.error(`Poll failed for model directory '${name}': ${failure.message}`);
       // A name without any directory is nobody's model, and what a request asks for is the client's matter.
-      if (isStart === true && failure.code !== "NOT_FOUND") {
-        registry.setReadFailure(name, {
-          reason: isDuplicate ? failure.message : failure.toReason(),
-          isDuplicate,
-        });
-      }
+      if (isStart === true && failure.code !== "NOT_FOUND") this.#noteFailure(name, failure);
       throw readError(name, failure);
     }
   }
 
-  async #loadOne(source: RepositoryModel, version: number): Promise<VersionResult> {
-    const { clock, log, retryCount } = this.#parts;
-    const startMs = clock.now();
-    log.info(`loading: ${source.name}:${version}`);
-    for (let attempt = 0;; attempt++) {
+  #noteFailure(name: string, failure: ServerError): void {
+    const isDuplicate = failure.message === DUPLICATE_MODEL_REASON;
+    const reason = isDuplicate ? failure.message : failure.toReason();
+    this.#parts.registry.setReadFailure(name, { reason, isDuplicate });
+  }
+
+  /** Loads what a model is composed of and then the model, and binds the ensembles around all that was loaded. */
+  async #load(plan: LoadPlan): Promise<void> {
+    const { name, sources, loaded } = plan;
+    const configOf = (each: string): ModelConfig | undefined => sources.get(each)?.config;
+    const loads = new Map<string, Promise<void>>();
+    for (const source of sortByDependency([...sources.values()])) {
+      // The parts of a circle have no order: none of them can be loaded.
+      if (source.name !== name && findCircle(source.name, configOf) !== undefined) continue;
+      const before = composingModels(source.config).map((part) => loads.get(part));
+      loads.set(
+        source.name,
+        Promise.allSettled(before).then(() =>
+          source.name === name ? this.#loadMain(plan) : this.#loadPart(source, plan)
+        ),
+      );
+    }
+    const results = await Promise.allSettled([...loads.values()]);
+    await this.#rebind(loaded);
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+  }
+
+  async #loadMain({ name, options, sources, loaded }: LoadPlan): Promise<void> {
+    const { registry } = this.#parts;
+    const source = sources.get(name)!;
+    const entry = registry.getOrCreate(name);
+    entry.isImplicit = false;
+    if (options.isStart === true && checkLoaded(entry)) return;
+    if (isUnchanged(entry, source) && !isAnyLoaded(source, loaded)) return;
+    if (isEnsemble(source.config)) await this.#loadEnsemble(source, options, sources);
+    else {
+      await this.#versions.load(source);
+      entry.ensemble = undefined;
+    }
+    loaded.add(name);
+  }
+
+  async #loadEnsemble(
+    source: RepositoryModel,
+    { isStart }: LoadOptions,
+    sources: ReadonlyMap<string, RepositoryModel>,
+  ): Promise<void> {
+    const { name } = source;
+    const entry = this.#parts.registry.getOrCreate(name);
+    // What should serve from the start comes when its models come.
+    if (isStart === true) entry.ensemble = source;
+    try {
+      const circle = findCircle(name, (each) => sources.get(each)?.config);
+      if (circle !== undefined) throw circleError(circle);
+      this.#parts.checkEnsemble(source);
+    } catch (reason) {
+      const error = ServerError.from(reason);
+      this.#parts.log.error(`failed to load '${name}': ${error.toReason()}`);
+      if (isStart === true) this.#noteFailure(name, error);
+      throw new ServerError(error.code, `load failed for model '${name}': ${error.message}\n`, {
+        cause: error,
+      });
+    }
+    await this.#versions.load(source);
+    entry.ensemble = source;
+  }
+
+  /** Loads a model because an ensemble needs it, unless it serves as it is on disk; why it fails the ensemble says. */
+  async #loadPart(source: RepositoryModel, { options, loaded }: LoadPlan): Promise<void> {
+    const { registry, checkEnsemble } = this.#parts;
+    const entry = registry.getOrCreate(source.name);
+    const isServing = entry.ready().length > 0;
+    // What was tried in this start is not tried again.
+    if (!isServing && options.isStart === true && entry.versions().length > 0) return;
+    const isChanged = source.stamp !== undefined && entry.stamp !== undefined &&
+      source.stamp !== entry.stamp;
+    if (isServing && !isChanged && !isAnyLoaded(source, loaded)) return;
+    try {
+      checkEnsemble(source);
+      if (!isServing) entry.isImplicit = true;
+      await this.#versions.load(source);
+    } catch (error) {
+      const { message } = ServerError.from(error);
+      this.#parts.log.error(`failed to load '${source.name}' for an ensemble: ${message}`);
+      return;
+    }
+    registry.setReadFailure(source.name, undefined);
+    entry.ensemble = isEnsemble(source.config) ? source : undefined;
+    loaded.add(source.name);
+  }
+
+  /** Binds the ensembles around models that changed to what serves now; those that cannot be are taken out of service. */
+  async #rebind(changed: Iterable<string>): Promise<void> {
+    const { registry, checkEnsemble, log } = this.#parts;
+    const names = new Set(changed);
+    for (const source of dependentEnsembles([...names], this.#ensembles())) {
+      const { name } = source;
+      // It was loaded after the models it is composed of.
+      if (names.has(name)) continue;
       try {
-        const model = await this.#parts.loadVersion(source, version);
-        const loadMs = clock.now() - startMs;
-        model.statistics.loaded(loadMs);
-        return { version, model, reason: "", loadMs };
-      } catch (error) {
-        const reason = ServerError.from(error).toReason();
-        log.error(`failed to load '${source.name}' version ${version}: ${reason}`);
-        if (attempt >= retryCount) {
-          return { version, model: undefined, reason, loadMs: clock.now() - startMs };
-        }
+        checkEnsemble(source);
+        await this.#versions.load(source);
+        registry.setReadFailure(name, undefined);
+      } catch (reason) {
+        const error = ServerError.from(reason);
+        log.error(`'${name}' is taken out of service: ${error.toReason()}`);
+        if (registry.readFailure(name) !== undefined) this.#noteFailure(name, error);
+        void this.#versions.retireAll(name, error.toReason());
       }
     }
   }
 
-  /** All versions are ready: they serve from now on, and only they. */
-  #serve(entry: ModelEntry, results: readonly VersionResult[]): void {
-    const chosen = new Set(results.map(({ version }) => version));
-    for (const { version, model, loadMs } of results) {
-      const before = entry.version(version);
-      // In any other state than READY, what is still loaded is being retired already.
-      const replaced = before?.state === "READY" ? before.model : undefined;
-      entry.set(version, { state: "READY", reason: "", model, loadMs });
-      if (replaced !== undefined) this.#drain(replaced, () => {});
-    }
-    for (const { version, state } of entry.versions()) {
-      if (chosen.has(version)) continue;
-      if (state === "READY") this.#retire(entry, version);
-    }
-  }
-
-  /** Some version failed: no new one serves, those that served before go on. */
-  async #giveUp(entry: ModelEntry, results: readonly VersionResult[]): Promise<void> {
-    this.#parts.log.error(`failed to load '${entry.name}'`);
-    for (const { version, model, reason, loadMs } of results) {
-      if (entry.version(version)?.state !== "READY") {
-        entry.set(version, {
-          state: "UNAVAILABLE",
-          reason: model === undefined ? reason : "unloaded",
-          loadMs,
-        });
+  /** A model with what was loaded only because of it, and nothing else needs. */
+  #unloadedWith(name: string): string[] {
+    const { registry } = this.#parts;
+    const names = new Set([name]);
+    for (const each of names) {
+      const ensemble = registry.get(each)?.ensemble;
+      for (const part of ensemble === undefined ? [] : composingModels(ensemble.config)) {
+        if (registry.get(part)?.isImplicit !== true) continue;
+        const around = dependentEnsembles([part], this.#ensembles());
+        if (around.every((dependent) => names.has(dependent.name))) names.add(part);
       }
-      if (model !== undefined) await this.#dispose(model);
     }
+    return [...names];
   }
 
-  async #retireAll(name: string): Promise<void> {
+  #retireAll(name: string): Promise<void> {
     const { registry } = this.#parts;
     registry.setReadFailure(name, undefined);
     const entry = registry.get(name);
-    if (entry === undefined) return;
-    const retired: Promise<void>[] = [];
-    for (const { version, state } of entry.versions()) {
-      if (state === "READY") retired.push(this.#retire(entry, version));
-      else if (state === "UNAVAILABLE") entry.set(version, { reason: "unloaded" });
+    if (entry !== undefined) {
+      entry.ensemble = undefined;
+      entry.isImplicit = false;
     }
-    await Promise.all(retired);
+    return this.#versions.retireAll(name);
   }
+}
 
-  /** Takes a READY version out of service. */
-  #retire(entry: ModelEntry, version: number): Promise<void> {
-    const { model } = entry.version(version)!;
-    entry.set(version, { state: "UNLOADING" });
-    return this.#drain(model!, () => {
-      this.#parts.log.info(`successfully unloaded '${entry.name}' version ${version}`);
-      const now = entry.version(version)!;
-      // While its last requests ran, the version may have been loaded anew.
-      if (now.model !== model) return;
-      entry.set(version, {
-        model: undefined,
-        ...(now.state === "UNLOADING" ? { state: "UNAVAILABLE", reason: "unloaded" } : {}),
-      });
-    });
-  }
+/** True when a model was loaded already in this start, with an ensemble. @throws ServerError when that failed. */
+function checkLoaded(entry: ModelEntry): boolean {
+  const versions = entry.versions();
+  const failed = versions.filter(({ state }) => state !== "READY");
+  if (failed.length > 0) throw loadError(entry.name, failed);
+  return versions.length > 0;
+}
 
-  #drain(model: Model, onGone: () => void): Promise<void> {
-    const drained = (async () => {
-      await model.stop();
-      await this.#dispose(model);
-      onGone();
-    })();
-    this.#retiring.add(drained);
-    return drained.finally(() => this.#retiring.delete(drained));
-  }
+function isAnyLoaded({ config }: RepositoryModel, loaded: ReadonlySet<string>): boolean {
+  return composingModels(config).some((name) => loaded.has(name));
+}
 
-  async #dispose(model: Model): Promise<void> {
-    try {
-      await model[Symbol.asyncDispose]();
-    } catch (error) {
-      const { message } = ServerError.from(error);
-      this.#parts.log.error(
-        `failed to free '${model.config.name}' version ${model.version}: ${message}`,
-      );
-    }
-  }
+function circleError(circle: readonly string[]): ServerError {
+  const [first, last] = [circle[0]!, circle.at(-1)!];
+  return new ServerError(
+    "INVALID_ARG",
+    `circular dependency between ensembles: ${first} -> ... -> ${last} -> ${first}; the whole ` +
+      `circle is ${[...circle, first].join(" -> ")}`,
+  );
 }
 
 /** True when exactly these versions serve, loaded from what the directory still holds (management.md §5). */
@@ -267,12 +382,4 @@ function readError(name: string, { message, cause }: ServerError): ServerError {
   return new ServerError("INTERNAL", message.startsWith(start) ? message : `${start}: ${message}`, {
     cause,
   });
-}
-
-/** The error of a load request whose versions could not all be loaded (management.md §5). */
-function loadError(name: string, failed: readonly VersionResult[]): ServerError {
-  const reasons = failed.map(({ version, reason }) =>
-    `version ${version} is at UNAVAILABLE state: ${reason};`
-  );
-  return new ServerError("INVALID_ARG", `load failed for model '${name}': ${reasons.join("")}\n`);
 }

@@ -1,6 +1,7 @@
 import { ServerError } from "../../proto/status.ts";
 import type { ModelIndexEntry, ModelState } from "./inference_api.ts";
 import type { Model } from "./model.ts";
+import type { RepositoryModel } from "./model_repository.ts";
 
 /** What is known of one version of a model. */
 export interface VersionEntry {
@@ -26,6 +27,10 @@ export class ModelEntry {
   readonly name: string;
   /** What its READY versions were loaded from (`RepositoryModel.stamp`). */
   stamp: string | undefined;
+  /** Of an ensemble that serves, or should as soon as it can: what it is bound from, again and again. */
+  ensemble: RepositoryModel | undefined;
+  /** Loaded only because an ensemble needs it. */
+  isImplicit = false;
   readonly #versions = new Map<number, VersionEntry>();
   #latest: Model | undefined;
 

@@ -1,0 +1,185 @@
+import { ServerError } from "../../proto/status.ts";
+import type { Clock } from "./clock.ts";
+import type { LoadSlots } from "./load_slots.ts";
+import type { Log } from "./log.ts";
+import type { Model } from "./model.ts";
+import type { ModelEntry, ModelRegistry } from "./model_registry.ts";
+import type { RepositoryModel } from "./model_repository.ts";
+
+/** What loading and retiring versions works with. */
+export interface VersionLifecycleParts {
+  readonly registry: ModelRegistry;
+  readonly loadVersion: (model: RepositoryModel, version: number) => Promise<Model>;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Versions loaded at the same time. */
+  readonly slots: LoadSlots;
+  /** Further attempts per version. */
+  readonly retryCount: number;
+}
+
+/** Reason of a version that was unloaded by request (management.md §3). */
+const UNLOADED = "unloaded";
+
+interface VersionResult {
+  readonly version: number;
+  readonly model: Model | undefined;
+  readonly reason: string;
+  readonly loadMs: number;
+}
+
+/** Brings the versions of one model into service and out of it; the caller sees to it that nobody else does meanwhile. */
+export class VersionLifecycle {
+  readonly #parts: VersionLifecycleParts;
+  /** Versions that were replaced or unloaded and still finish requests. */
+  readonly #retiring = new Set<Promise<void>>();
+
+  constructor(parts: VersionLifecycleParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Loads all versions of a model; what served before goes on until all new ones are ready.
+   * @throws ServerError that says why which version could not be loaded.
+   */
+  async load(source: RepositoryModel): Promise<void> {
+    const { name } = source;
+    const entry = this.#parts.registry.getOrCreate(name);
+    entry.stamp = undefined;
+    for (const version of source.versions) {
+      if (entry.version(version)?.state === "READY") continue;
+      entry.set(version, { state: "LOADING", reason: "" });
+    }
+    const startMs = this.#parts.clock.now();
+    const results = await Promise.all(
+      source.versions.map((version) => this.#parts.slots.run(() => this.#loadOne(source, version))),
+    );
+    if (results.some(({ model }) => model === undefined)) {
+      await this.#giveUp(entry, results);
+      throw loadError(name, results.filter(({ model }) => model === undefined));
+    }
+    this.#serve(entry, results);
+    entry.stamp = source.stamp;
+    const versions = source.versions.join(", ");
+    const durationMs = Math.round(this.#parts.clock.now() - startMs);
+    this.#parts.log.info(
+      `successfully loaded '${name}' in ${durationMs} ms (version ${versions})`,
+    );
+  }
+
+  /** Takes every version of a model out of service, at once; settles when all have finished their requests. */
+  async retireAll(name: string, reason = UNLOADED): Promise<void> {
+    const entry = this.#parts.registry.get(name);
+    if (entry === undefined) return;
+    const retired: Promise<void>[] = [];
+    for (const { version, state } of entry.versions()) {
+      if (state === "READY") retired.push(this.#retire(entry, version, reason));
+      else if (state === "UNAVAILABLE") entry.set(version, { reason });
+    }
+    await Promise.all(retired);
+  }
+
+  /** Settles when no version that was replaced or retired is left. */
+  async retired(): Promise<void> {
+    await Promise.all(this.#retiring);
+  }
+
+  async #loadOne(source: RepositoryModel, version: number): Promise<VersionResult> {
+    const { clock, log, retryCount } = this.#parts;
+    const startMs = clock.now();
+    log.info(`loading: ${source.name}:${version}`);
+    for (let attempt = 0;; attempt++) {
+      try {
+        const model = await this.#parts.loadVersion(source, version);
+        const loadMs = clock.now() - startMs;
+        model.statistics.loaded(loadMs);
+        return { version, model, reason: "", loadMs };
+      } catch (error) {
+        const reason = ServerError.from(error).toReason();
+        log.error(`failed to load '${source.name}' version ${version}: ${reason}`);
+        if (attempt >= retryCount) {
+          return { version, model: undefined, reason, loadMs: clock.now() - startMs };
+        }
+      }
+    }
+  }
+
+  /** All versions are ready: they serve from now on, and only they. */
+  #serve(entry: ModelEntry, results: readonly VersionResult[]): void {
+    const chosen = new Set(results.map(({ version }) => version));
+    for (const { version, model, loadMs } of results) {
+      const before = entry.version(version);
+      // In any other state than READY, what is still loaded is being retired already.
+      const replaced = before?.state === "READY" ? before.model : undefined;
+      entry.set(version, { state: "READY", reason: "", model, loadMs });
+      if (replaced !== undefined) this.#drain(replaced, () => {});
+    }
+    for (const { version, state } of entry.versions()) {
+      if (chosen.has(version)) continue;
+      if (state === "READY") this.#retire(entry, version);
+    }
+  }
+
+  /** Some version failed: no new one serves, those that served before go on. */
+  async #giveUp(entry: ModelEntry, results: readonly VersionResult[]): Promise<void> {
+    this.#parts.log.error(`failed to load '${entry.name}'`);
+    for (const { version, model, reason, loadMs } of results) {
+      if (entry.version(version)?.state !== "READY") {
+        entry.set(version, {
+          state: "UNAVAILABLE",
+          reason: model === undefined ? reason : UNLOADED,
+          loadMs,
+        });
+      }
+      if (model !== undefined) await this.#dispose(model);
+    }
+  }
+
+  /** Takes a READY version out of service. */
+  #retire(entry: ModelEntry, version: number, reason = UNLOADED): Promise<void> {
+    const { model } = entry.version(version)!;
+    entry.set(version, { state: "UNLOADING" });
+    return this.#drain(model!, () => {
+      this.#parts.log.info(`successfully unloaded '${entry.name}' version ${version}`);
+      const now = entry.version(version)!;
+      // While its last requests ran, the version may have been loaded anew.
+      if (now.model !== model) return;
+      entry.set(version, {
+        model: undefined,
+        ...(now.state === "UNLOADING" ? { state: "UNAVAILABLE", reason } : {}),
+      });
+    });
+  }
+
+  #drain(model: Model, onGone: () => void): Promise<void> {
+    const drained = (async () => {
+      await model.stop();
+      await this.#dispose(model);
+      onGone();
+    })();
+    this.#retiring.add(drained);
+    return drained.finally(() => this.#retiring.delete(drained));
+  }
+
+  async #dispose(model: Model): Promise<void> {
+    try {
+      await model[Symbol.asyncDispose]();
+    } catch (error) {
+      const { message } = ServerError.from(error);
+      this.#parts.log.error(
+        `failed to free '${model.config.name}' version ${model.version}: ${message}`,
+      );
+    }
+  }
+}
+
+/** The error of a load request whose versions could not all be loaded (management.md §5). */
+export function loadError(
+  name: string,
+  failed: readonly { readonly version: number; readonly reason: string }[],
+): ServerError {
+  const reasons = failed.map(({ version, reason }) =>
+    `version ${version} is at UNAVAILABLE state: ${reason};`
+  );
+  return new ServerError("INVALID_ARG", `load failed for model '${name}': ${reasons.join("")}\n`);
+}
