@@ -21,7 +21,8 @@ export interface RegionOptions {
 /** Opens the memory behind shared memory regions: `RegionOpener` of server/core/shared_memory.ts. */
 export class MemoryOpener {
   readonly #options: RegionOptions;
-  #cuda: CudaLibraries | undefined;
+  /** Looked for at the first use. */
+  #cuda: CudaLibraries | "none" | undefined;
 
   constructor(options: RegionOptions) {
     this.#options = options;
@@ -58,12 +59,9 @@ export class MemoryOpener {
     deviceId: number,
     byteSize: number,
   ): Promise<CudaRegion> {
-    // Looked for anew until found: without it there is nothing to lose.
-    const libraries = this.#cuda ??= openCudaLibraries();
-    const deviceCount = libraries === undefined ? 0 : countDevices(libraries.runtime);
-    if (libraries === undefined || deviceCount === 0) {
-      throw new ServerError("UNSUPPORTED", "GPUs not supported");
-    }
+    const libraries = this.#cuda ??= findCuda();
+    if (libraries === "none") throw new ServerError("UNSUPPORTED", "GPUs not supported");
+    const deviceCount = countDevices(libraries.runtime);
     if (deviceId >= deviceCount) {
       throw new ServerError(
         "INVALID_ARG",
@@ -83,6 +81,13 @@ export class MemoryOpener {
       `invalid args (its allocation has ${memory.byteSize} bytes, byte_size is ${byteSize})`,
     );
   }
+}
+
+function findCuda(): CudaLibraries | "none" {
+  for (const libraries of openCudaLibraries()) {
+    if (countDevices(libraries.runtime) > 0) return libraries;
+  }
+  return "none";
 }
 
 function openObject(key: string): SharedMemoryObject {

@@ -1,4 +1,4 @@
-import { type LibraryCandidate, LibraryNotFoundError, openLibrary } from "../library.ts";
+import { LibraryNotFoundError, openLibrary } from "../library.ts";
 
 /** `cudaIpcMemHandle_t`, passed by value: 64 bytes. */
 const IPC_HANDLE = { struct: ["u64", "u64", "u64", "u64", "u64", "u64", "u64", "u64"] } as const;
@@ -47,24 +47,28 @@ export interface CudaLibraries {
 }
 
 const RUNTIME_NAMES = ["libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"];
-const DRIVER_NAMES = ["libcuda.so.1"];
+const DRIVER_NAME = "libcuda.so.1";
 
-function bySystem(names: readonly string[]): LibraryCandidate[] {
-  return names.map((path) => ({ origin: "system", path }));
+/**
+ * The CUDA runtimes of this machine, in the order in which they are worth a try: one that is newer than the driver can
+ * be opened, but finds no device. Empty where there is no driver.
+ */
+export function* openCudaLibraries(): Generator<CudaLibraries> {
+  const driver = tryOpen("the CUDA driver", DRIVER_NAME, DRIVER_SYMBOLS);
+  if (driver === undefined) return;
+  for (const name of RUNTIME_NAMES) {
+    const runtime = tryOpen("the CUDA runtime", name, RUNTIME_SYMBOLS);
+    if (runtime !== undefined) yield { runtime, driver };
+  }
 }
 
-/** Opens the CUDA runtime and driver; undefined where they are not installed. */
-export function openCudaLibraries(): CudaLibraries | undefined {
+function tryOpen<const Symbols extends Deno.ForeignLibraryInterface>(
+  what: string,
+  path: string,
+  symbols: Symbols,
+) {
   try {
-    const driver = openLibrary("the CUDA driver", {
-      candidates: bySystem(DRIVER_NAMES),
-      symbols: DRIVER_SYMBOLS,
-    });
-    const runtime = openLibrary("the CUDA runtime", {
-      candidates: bySystem(RUNTIME_NAMES),
-      symbols: RUNTIME_SYMBOLS,
-    });
-    return { runtime: runtime.symbols, driver: driver.symbols };
+    return openLibrary(what, { candidates: [{ origin: "system", path }], symbols }).symbols;
   } catch (error) {
     if (error instanceof LibraryNotFoundError) return undefined;
     throw error;
