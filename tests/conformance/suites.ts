@@ -44,7 +44,6 @@ export const SUITES: readonly Suite[] = [
 /** Words of the behaviour suite's README for what comes later: scenarios that need one of them are not run. */
 const LATER_NEEDS: readonly string[] = [
   "python",
-  "ensemble",
   "bls",
   "decoupled",
   "poll",
