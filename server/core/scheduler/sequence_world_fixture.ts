@@ -1,0 +1,447 @@
+import assert from "node:assert/strict";
+import { create } from "@bufbuild/protobuf";
+import type {
+  ExecuteOutcome,
+  ExecuteReport,
+  ExecuteRequest,
+  ExecuteResponse,
+  ModelInstance,
+} from "../../../backends/backend.ts";
+import {
+  DataType,
+  type ModelConfig,
+  ModelConfigSchema,
+  ModelSequenceBatching_Control_Kind as Kind,
+} from "../../../proto/gen/model_config_pb.ts";
+import { ServerError } from "../../../proto/status.ts";
+import type { Tensor } from "../../../proto/tensor.ts";
+import type { Clock, Timer } from "../clock.ts";
+import { VersionStatistics } from "../statistics.ts";
+import { createTensorRules } from "../tensor_rules.ts";
+import { createScheduler } from "./create_scheduler.ts";
+import { InstancePool } from "./instance_pool.ts";
+import { Job } from "./job.ts";
+import type { Scheduler } from "./scheduler.ts";
+import type { StateRules } from "./sequence_state.ts";
+
+/** How long a sequence may be idle in these tests, ms. */
+export const IDLE_MS = 10;
+
+/** A world to try a sequence batcher in. */
+export interface WorldOptions {
+  readonly strategy: "direct" | "oldest";
+  readonly maxBatchSize: number;
+  readonly instanceCount: number;
+  readonly maxQueueDelayMs: number;
+  readonly minimumSlotUtilization: number;
+  readonly maxCandidates: number;
+  /** Inputs may have one or two elements. */
+  readonly hasVariableShape: boolean;
+  readonly stateRules: StateRules | undefined;
+  /** Numbers 0 ≤ n < 1. */
+  readonly random: () => number;
+}
+
+/** One run of a sequence from START to its end, as the reference model sees it. */
+interface Life {
+  /** Sum of what was executed since the last START: what the model must answer. */
+  sum: number;
+  /** Requests that are not answered. */
+  openCount: number;
+  /** When the last request came or was answered, ms. */
+  lastMs: number;
+  /** Number of the request that was executed last. */
+  lastNumber: number;
+  requestCount: number;
+  /** Instance and place in the batch, once known. */
+  instance: number;
+  place: number;
+  isRunning: boolean;
+  isCancelled: boolean;
+}
+
+/** One request, as the reference model sees it. */
+interface Entry {
+  readonly life: Life;
+  readonly number: number;
+  readonly value: number;
+  readonly isStart: boolean;
+  readonly signal: FakeSignal;
+  readonly job: Job;
+  expected: number | undefined;
+  answerCount: number;
+}
+
+/** A model configuration for these worlds. */
+export function worldConfig(options: Omit<WorldOptions, "stateRules" | "random">): ModelConfig {
+  const { strategy, maxBatchSize, hasVariableShape } = options;
+  const maxQueueDelayMicroseconds = BigInt(options.maxQueueDelayMs * 1000);
+  const pair = { int32FalseTrue: [0, 1] };
+  const flag = (name: string, kind: Kind) => ({ name, control: [{ kind, ...pair }] });
+  return create(ModelConfigSchema, {
+    name: "m",
+    maxBatchSize,
+    input: [{ name: "X", dataType: DataType.TYPE_INT32, dims: [hasVariableShape ? -1n : 1n] }],
+    schedulingChoice: {
+      case: "sequenceBatching",
+      value: {
+        maxSequenceIdleMicroseconds: BigInt(IDLE_MS * 1000),
+        controlInput: [
+          flag("START", Kind.CONTROL_SEQUENCE_START),
+          flag("READY", Kind.CONTROL_SEQUENCE_READY),
+        ],
+        state: [{ inputName: "IN", outputName: "OUT", dataType: DataType.TYPE_INT32, dims: [1n] }],
+        strategyChoice: strategy === "direct"
+          ? {
+            case: "direct",
+            value: {
+              maxQueueDelayMicroseconds,
+              minimumSlotUtilization: options.minimumSlotUtilization,
+            },
+          }
+          : {
+            case: "oldest",
+            value: {
+              maxQueueDelayMicroseconds,
+              maxCandidateSequences: options.maxCandidates,
+              preferredBatchSize: [Math.max(1, maxBatchSize)],
+            },
+          },
+      },
+    },
+  });
+}
+
+/** Time that passes only when told to, with nothing but microtasks in between. */
+class MicroClock implements Clock {
+  #nowMs = 0;
+  #timers: { atMs: number; callback: () => void }[] = [];
+
+  get timerCount(): number {
+    return this.#timers.length;
+  }
+
+  now(): number {
+    return this.#nowMs;
+  }
+
+  wallNow(): number {
+    return this.#nowMs;
+  }
+
+  setTimer(delayMs: number, callback: () => void): Timer {
+    const timer = { atMs: this.#nowMs + Math.max(0, delayMs), callback };
+    let index = this.#timers.length;
+    while (index > 0 && this.#timers[index - 1]!.atMs > timer.atMs) index--;
+    this.#timers.splice(index, 0, timer);
+    return {
+      cancel: () => {
+        const at = this.#timers.indexOf(timer);
+        if (at >= 0) this.#timers.splice(at, 1);
+      },
+    };
+  }
+
+  async settle(): Promise<void> {
+    for (let round = 0; round < 5; round++) await undefined;
+  }
+
+  async advance(durationMs: number): Promise<void> {
+    const endMs = this.#nowMs + durationMs;
+    for (;;) {
+      await this.settle();
+      const timer = this.#timers[0];
+      if (timer === undefined || timer.atMs > endMs) break;
+      this.#timers.shift();
+      this.#nowMs = timer.atMs;
+      timer.callback();
+    }
+    this.#nowMs = endMs;
+  }
+}
+
+class FakeSignal {
+  aborted = false;
+  #listener: (() => void) | undefined;
+
+  addEventListener(_type: "abort", listener: () => void): void {
+    assert.equal(this.#listener, undefined);
+    this.#listener = listener;
+  }
+
+  removeEventListener(): void {
+    this.#listener = undefined;
+  }
+
+  get isWatched(): boolean {
+    return this.#listener !== undefined;
+  }
+
+  abort(): void {
+    this.aborted = true;
+    this.#listener?.();
+  }
+}
+
+function integers(name: string, values: readonly number[]): Tensor {
+  const data = new Uint8Array(Int32Array.from(values).buffer);
+  return { name, datatype: "INT32", shape: [1, values.length], data };
+}
+
+function firstInteger(tensors: readonly Tensor[], name: string): number {
+  for (const tensor of tensors) {
+    if (tensor.name === name) {
+      return new Int32Array(tensor.data.buffer, tensor.data.byteOffset)[0]!;
+    }
+  }
+  throw new Error(`No tensor '${name}'`);
+}
+
+/**
+ * A sequence batcher over instances that add up in two ways, by place in the batch and by implicit state, next to a
+ * reference model that adds up by sequence alone. Every step checks that both agree, that the requests of a sequence run
+ * one at a time in their order, on one instance, and (direct) always at the same place of the batch.
+ */
+export class SequenceWorld {
+  readonly clock = new MicroClock();
+  readonly #options: WorldOptions;
+  readonly #scheduler: Scheduler;
+  readonly #statistics: VersionStatistics;
+  readonly #entries = new Map<string, Entry>();
+  readonly #open = new Map<bigint | string, Life>();
+  readonly #waiting: Entry[] = [];
+  #count = 0;
+  #acceptedCount = 0;
+
+  constructor(config: ModelConfig, options: WorldOptions) {
+    this.#options = options;
+    const { clock } = this;
+    this.#statistics = new VersionStatistics({
+      model: "m",
+      version: 1,
+      tags: {},
+      clock,
+      statistics: {},
+    });
+    const observer = this.#statistics;
+    const instances = Array.from(
+      { length: options.instanceCount },
+      (_, index) => this.#createInstance(index),
+    );
+    this.#scheduler = createScheduler(config, {
+      instances,
+      createPool: (pooled) => new InstancePool({ instances: pooled, clock, observer }),
+      clock,
+      observer,
+      rules: createTensorRules(config),
+      delaySchedulerCount: 0,
+      stateRules: options.stateRules,
+    });
+  }
+
+  /** Sends a request; what the scheduler says to it must be what the reference model expects. */
+  send(id: bigint | string, flags: { start: boolean; end: boolean; timeoutUs: number }): void {
+    const { random, hasVariableShape } = this.#options;
+    const { start, end, timeoutUs } = flags;
+    const nowMs = this.clock.now();
+    const known = this.#open.get(id);
+    const isKnown = known !== undefined && !known.isCancelled &&
+      (known.openCount > 0 || nowMs - known.lastMs < IDLE_MS);
+    const life = isKnown ? known : createLife();
+    const name = String(this.#count++);
+    const value = 1 + Math.floor(random() * 100);
+    const signal = new FakeSignal();
+    if (random() < 0.02) signal.aborted = true;
+    const size = hasVariableShape && random() < 0.5 ? 2 : 1;
+    const job = new Job({
+      id: name,
+      correlationId: id,
+      sequenceStart: start,
+      sequenceEnd: end,
+      batchSize: 1,
+      inputs: [integers("X", size === 1 ? [value] : [value, 0])],
+      outputs: ["Y"],
+      parameters: {},
+      signal,
+      priority: 0,
+      timeoutUs,
+      startMs: nowMs,
+      onDone: (_job, response) => this.#answered(entry, response!),
+    });
+    const number = life.requestCount + 1;
+    const entry: Entry = {
+      life,
+      number,
+      value,
+      isStart: start,
+      signal,
+      job,
+      expected: undefined,
+      answerCount: 0,
+    };
+    this.#entries.set(name, entry);
+    life.openCount++;
+    life.requestCount = number;
+    this.#open.set(id, life);
+    try {
+      this.#scheduler.enqueue(job);
+    } catch (error) {
+      life.openCount--;
+      life.requestCount--;
+      if (!isKnown) this.#open.delete(id);
+      assert.match((error as Error).message, /START flag/);
+      assert.ok(!isKnown && !start, "a known sequence was refused");
+      return;
+    }
+    assert.ok(isKnown || start, "an unknown sequence was taken");
+    this.#acceptedCount++;
+    life.lastMs = nowMs;
+    if (end) this.#open.delete(id);
+    if (entry.answerCount === 0) this.#waiting.push(entry);
+  }
+
+  /** Cancels one of the requests that are not answered. */
+  cancel(): void {
+    const live = this.#waiting.filter(({ answerCount }) => answerCount === 0);
+    this.#waiting.splice(0, this.#waiting.length, ...live);
+    const entry = live[Math.floor(this.#options.random() * live.length)];
+    if (entry === undefined) return;
+    entry.signal.abort();
+    if (entry.answerCount > 0) assert.equal(entry.job.outcome, undefined);
+  }
+
+  /** Lets everything come to an end, and checks that nothing is left. */
+  async finish(finishesSequences: boolean): Promise<void> {
+    let isStopped = false;
+    this.#scheduler.stop({ finishesSequences }).then(() => isStopped = true);
+    for (let round = 0; !isStopped && round < 50; round++) await this.clock.advance(IDLE_MS * 10);
+    await this.clock.settle();
+    assert.ok(isStopped, "the scheduler never stopped");
+    assert.equal(this.#scheduler.inflightCount, 0);
+    assert.equal(this.clock.timerCount, 0, "a timer was left");
+    let answeredCount = 0;
+    for (const { answerCount, signal } of this.#entries.values()) {
+      answeredCount += answerCount;
+      assert.ok(answerCount <= 1, "a request was answered twice");
+      assert.ok(!signal.isWatched, "a signal is still watched");
+    }
+    assert.equal(answeredCount, this.#acceptedCount, "a request was never answered");
+    const { pending, inflight } = this.#statistics.snapshot();
+    assert.deepEqual({ pending, inflight }, { pending: 0, inflight: 0 });
+  }
+
+  #answered(entry: Entry, response: ExecuteResponse): void {
+    const { life } = entry;
+    entry.answerCount++;
+    life.openCount--;
+    life.lastMs = this.clock.now();
+    if ("error" in response) {
+      const { code, message } = response.error;
+      const isDropped = entry.expected === undefined && !message.startsWith("fault");
+      // Whoever is dropped takes the sequence along.
+      if (isDropped) life.isCancelled = true;
+      if (isDropped && code === "CANCELLED") return;
+      assert.match(message, /^(fault|timeout of the corresponding sequence)/);
+      return;
+    }
+    assert.ok(response.outputs.length === 1, "a state was shown to the client");
+    assert.equal(firstInteger(response.outputs, "Y"), entry.expected, "another sequence's sum");
+  }
+
+  #createInstance(index: number): ModelInstance {
+    const { random } = this.#options;
+    const sums: number[] = [];
+    let isBusy = false;
+    return {
+      placement: { name: `m_${index}`, kind: "KIND_CPU", deviceId: 0 },
+      execute: (requests) => {
+        assert.ok(!isBusy, "two batches at a time");
+        isBusy = true;
+        this.#checkBatch(index, requests);
+        this.#startSums(requests, sums);
+        return new Promise<ExecuteReport>((resolve, reject) => {
+          this.clock.setTimer(Math.floor(random() * 4), () => {
+            isBusy = false;
+            for (const { id } of requests) {
+              if (id !== "") this.#entries.get(id)!.life.isRunning = false;
+            }
+            if (random() < 0.05) return reject(new Error("fault of the instance"));
+            const outcomes = requests.map((request, place) => this.#add(request, place, sums));
+            const now = this.clock.now();
+            resolve({ outcomes, inputEndMs: now, outputStartMs: now });
+          });
+        });
+      },
+      [Symbol.asyncDispose]: () => Promise.resolve(),
+    };
+  }
+
+  #checkBatch(instance: number, requests: readonly ExecuteRequest[]): void {
+    const { strategy, maxBatchSize } = this.#options;
+    assert.ok(requests.length <= Math.max(1, maxBatchSize), "a batch is too large");
+    const elements = requests[0]!.inputs[0]!.shape[1];
+    requests.forEach((request, place) => {
+      assert.ok(request.inputs[0]!.shape[1] === elements, "shapes of a batch differ");
+      const isReady = firstInteger(request.inputs, "READY") === 1;
+      if (request.id === "") {
+        assert.ok(strategy === "direct" && !isReady);
+        return;
+      }
+      const { life, number, isStart } = this.#entries.get(request.id)!;
+      assert.ok(isReady && firstInteger(request.inputs, "START") === (isStart ? 1 : 0));
+      assert.ok(!life.isRunning, "two requests of a sequence at a time");
+      assert.ok(number === life.lastNumber + 1, "a request was left out or is out of order");
+      life.isRunning = true;
+      life.lastNumber = number;
+      if (life.instance < 0) {
+        life.instance = instance;
+        life.place = place;
+      }
+      assert.equal(instance, life.instance, "a sequence changed its instance");
+      if (strategy === "direct") assert.equal(place, life.place, "a sequence changed its place");
+    });
+  }
+
+  /** A START begins anew even when its own execution fails. */
+  #startSums(requests: readonly ExecuteRequest[], sums: number[]): void {
+    requests.forEach(({ id }, place) => {
+      const entry = id === "" ? undefined : this.#entries.get(id)!;
+      if (entry?.isStart) entry.life.sum = sums[place] = 0;
+    });
+  }
+
+  #add(request: ExecuteRequest, place: number, sums: number[]): ExecuteOutcome {
+    const { strategy, stateRules, random } = this.#options;
+    if (request.id === "") return { outputs: [] };
+    const entry = this.#entries.get(request.id)!;
+    if (random() < 0.05) return { error: new ServerError("INTERNAL", "fault of the model") };
+    const { life, value } = entry;
+    life.sum += value;
+    entry.expected = life.sum;
+    const before = stateRules === undefined ? 0 : firstInteger(request.inputs, "IN");
+    sums[place]! += value;
+    const outputs: Tensor[] = [];
+    if (stateRules !== undefined) {
+      assert.equal(before + value, life.sum, "another sequence's state");
+      assert.equal(request.outputs.join(), "Y,OUT");
+      outputs.push(integers("OUT", [before + value]));
+    }
+    const isByPlace = strategy === "direct";
+    outputs.push(integers("Y", [isByPlace ? sums[place]! : life.sum]));
+    return { outputs };
+  }
+}
+
+function createLife(): Life {
+  return {
+    sum: 0,
+    openCount: 0,
+    lastMs: 0,
+    lastNumber: 0,
+    requestCount: 0,
+    instance: -1,
+    place: -1,
+    isRunning: false,
+    isCancelled: false,
+  };
+}
