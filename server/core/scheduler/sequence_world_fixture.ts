@@ -15,12 +15,12 @@ import {
 } from "../../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
-import type { Clock, Timer } from "../clock.ts";
 import { VersionStatistics } from "../statistics.ts";
 import { createTensorRules } from "../tensor_rules.ts";
 import { createScheduler } from "./create_scheduler.ts";
 import { InstancePool } from "./instance_pool.ts";
 import { Job } from "./job.ts";
+import { FakeSignal, MicroClock } from "./micro_clock_fixture.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { StateRules } from "./sequence_state.ts";
 
@@ -110,77 +110,6 @@ export function worldConfig(options: Omit<WorldOptions, "stateRules" | "random">
       },
     },
   });
-}
-
-/** Time that passes only when told to, with nothing but microtasks in between. */
-class MicroClock implements Clock {
-  #nowMs = 0;
-  #timers: { atMs: number; callback: () => void }[] = [];
-
-  get timerCount(): number {
-    return this.#timers.length;
-  }
-
-  now(): number {
-    return this.#nowMs;
-  }
-
-  wallNow(): number {
-    return this.#nowMs;
-  }
-
-  setTimer(delayMs: number, callback: () => void): Timer {
-    const timer = { atMs: this.#nowMs + Math.max(0, delayMs), callback };
-    let index = this.#timers.length;
-    while (index > 0 && this.#timers[index - 1]!.atMs > timer.atMs) index--;
-    this.#timers.splice(index, 0, timer);
-    return {
-      cancel: () => {
-        const at = this.#timers.indexOf(timer);
-        if (at >= 0) this.#timers.splice(at, 1);
-      },
-    };
-  }
-
-  async settle(): Promise<void> {
-    for (let round = 0; round < 5; round++) await undefined;
-  }
-
-  async advance(durationMs: number): Promise<void> {
-    const endMs = this.#nowMs + durationMs;
-    for (;;) {
-      await this.settle();
-      const timer = this.#timers[0];
-      if (timer === undefined || timer.atMs > endMs) break;
-      this.#timers.shift();
-      this.#nowMs = timer.atMs;
-      timer.callback();
-    }
-    this.#nowMs = endMs;
-  }
-}
-
-class FakeSignal {
-  aborted = false;
-  #listener: (() => void) | undefined;
-
-  addEventListener(_type: "abort", listener: () => void): void {
-    assert.equal(this.#listener, undefined);
-    this.#listener = listener;
-  }
-
-  removeEventListener(): void {
-    this.#listener = undefined;
-  }
-
-  get isWatched(): boolean {
-    return this.#listener !== undefined;
-  }
-
-  abort(): void {
-    this.aborted = true;
-    this.#listener?.();
-  }
 }
 
 function integers(name: string, values: readonly number[]): Tensor {
@@ -337,11 +266,11 @@ export class SequenceWorld {
     life.lastMs = this.clock.now();
     if ("error" in response) {
       const { code, message } = response.error;
-      const isDropped = entry.expected === undefined && !message.startsWith("fault");
+      const isDropped = entry.expected === undefined && !message.startsWith("Fault");
       // Whoever is dropped takes the sequence along.
       if (isDropped) life.isCancelled = true;
       if (isDropped && code === "CANCELLED") return;
-      assert.match(message, /^(fault|timeout of the corresponding sequence)/);
+      assert.match(message, /^(Fault|timeout of the corresponding sequence)/);
       return;
     }
     assert.ok(response.outputs.length === 1, "a state was shown to the client");
@@ -365,7 +294,7 @@ export class SequenceWorld {
             for (const { id } of requests) {
               if (id !== "") this.#entries.get(id)!.life.isRunning = false;
             }
-            if (random() < 0.05) return reject(new Error("fault of the instance"));
+            if (random() < 0.05) return reject(new Error("Fault of the instance"));
             const outcomes = requests.map((request, place) => this.#add(request, place, sums));
             const now = this.clock.now();
             resolve({ outcomes, inputEndMs: now, outputStartMs: now });
@@ -414,7 +343,7 @@ export class SequenceWorld {
     const { strategy, stateRules, random } = this.#options;
     if (request.id === "") return { outputs: [] };
     const entry = this.#entries.get(request.id)!;
-    if (random() < 0.05) return { error: new ServerError("INTERNAL", "fault of the model") };
+    if (random() < 0.05) return { error: new ServerError("INTERNAL", "Fault of the model") };
     const { life, value } = entry;
     life.sum += value;
     entry.expected = life.sum;
