@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -39,8 +40,35 @@ class RatedRepository(Repository):
         )
 
 
+def control(name, kind, values="int32_false_true: [ 0, 1 ]"):
+    return f'{{ name: "{name}" control [ {{ kind: CONTROL_SEQUENCE_{kind} {values} }} ] }}'
+
+
+FLAGS = [control("START", "START"), control("READY", "READY")]
+MORE_FLAGS = [*FLAGS, control("END", "END"), control("CORRID", "CORRID", "data_type: TYPE_UINT64")]
+
+
+def sequence(repository, name, backend, controls, strategy, instances, max_batch_size=1):
+    """A model of a sequence backend, which adds up what each sequence sends; its instances need a TURN."""
+    repository.config(
+        name,
+        f'backend: "{backend}"\nmax_batch_size: {max_batch_size}\n'
+        + tensor_section("input", [("INPUT", "INT32", [1])])
+        + tensor_section("output", [("OUTPUT", "INT32", [1])])
+        + f"sequence_batching {{ control_input [ {', '.join(controls)} ] {strategy} }}\n"
+        + f"instance_group [ {{ kind: KIND_CPU count: {instances} rate_limiter {{ {resource('TURN', 1)} }} }} ]\n"
+        + parameters_section({"execute_delay_ms": 5}),
+    )
+    repository.directory(name, 1)
+
+
 def write_limited(root):
     repository = RatedRepository(root)
+    if not is_reference():
+        sequence(repository, "direct", "sequence", FLAGS, "direct { }", 3, max_batch_size=2)
+        oldest = "oldest { max_candidate_sequences: 4 }"
+        sequence(repository, "oldest", "dyna_sequence", MORE_FLAGS, oldest, 2, max_batch_size=4)
+        repository.rated("turn", (1, resource("TURN", 1)), delay=5)
     repository.rated("three", (3, resource("POOL", 4)), delay=200)
     repository.rated("holder", (1, resource("LOCK", 1)), delay=800)
     repository.rated("waiter", (1, resource("LOCK", 1)))
@@ -74,7 +102,7 @@ def write_limited(root):
 def server(tmp_path_factory):
     root = tmp_path_factory.mktemp("limited") / "repository"
     repository = write_limited(root)
-    counts = ["POOL:8", "LOCK:1", "SHARE_device:1", "SHARE_global:1", "PLENTY:2", "PLENTY:9:7"]
+    counts = ["POOL:8", "LOCK:1", "SHARE_device:1", "SHARE_global:1", "PLENTY:2", "PLENTY:9:7", "TURN:1"]
     with ServerProcess(root, LIMIT, *(f"--rate-limit-resource={each}" for each in counts)) as running:
         yield running
         assert running.alive()
@@ -134,6 +162,36 @@ def test_priorities_do_not_matter_where_there_is_enough(server):
 def test_an_ensemble_runs_through_limited_models(burst):
     answers = burst.results([burst.send("chain", value, wait=0) for value in range(6)])
     assert [answer.value for answer in answers] == list(range(6))
+
+
+@pytest.mark.ours  # needs the sequence backend
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_sequences_run_through_limited_instances(server, protocol):
+    """Three models share one TURN; every sequence gets its own sums, every plain request its answer."""
+    step_count = 8
+
+    def run(model, number):
+        client = PROTOCOLS[protocol](server)
+        sums = []
+        for step in range(step_count):
+            values = np.full((1, 1), number + step, np.int32)
+            flags = {"sequence_start": step == 0, "sequence_end": step == step_count - 1}
+            result = client.infer(model, {"INPUT": values}, sequence_id=number, **flags)
+            sums.append(int(result.as_numpy("OUTPUT")[0, 0]))
+        client.close()
+        return sums
+
+    numbers = range(1, 13)
+    with ThreadPoolExecutor(32) as pool:
+        plain = pool.submit(hammer, server, ["turn"], 1.5)
+        runs = [(model, n, pool.submit(run, model, n)) for model in ("direct", "oldest") for n in numbers]
+        for model, number, future in runs:
+            parts = [number + step for step in range(step_count)]
+            expected = [sum(parts[: i + 1]) for i in range(step_count)]
+            if model == "oldest":
+                expected[-1] += number  # the backend adds the id at the end
+            assert future.result(60) == expected, model
+        assert plain.result(60)["turn"] > 20
 
 
 def test_a_client_that_goes_away_takes_its_claim_along(server, burst):
