@@ -309,6 +309,6 @@ def test_perf_analyzer_decoupled(server, tmp_path):
                f"--input-data={data}", "--concurrency-range=4", "--measurement-interval=250", "-s", "900", "-r", "10"]  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ))
     output = run.stdout + run.stderr
-    responses = re.search(r"[Rr]esponse throughput: ([\d.]+)", output)
+    responses = re.search(r"Response Throughput: ([\d.]+)", output)
     assert run.returncode == 0, output
     assert responses and float(responses.group(1)) > 0, output
