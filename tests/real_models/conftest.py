@@ -8,7 +8,7 @@ from nereid_testing.protocols import PROTOCOLS
 from nereid_testing.server import PROJECT, ServerProcess, deno
 
 REPOSITORY = PROJECT / "examples" / "model_repository"
-MODELS = ("silero_vad", "ocr_det", "ocr_rec", "ocr_cls")
+MODELS = ("silero_vad", "silero_vad_stream", "ocr_det", "ocr_rec", "ocr_cls")
 BUILD = 'import { buildDemoRepository } from "./scripts/demo_repository.ts"; await buildDemoRepository(console.error);'
 
 
