@@ -10,9 +10,11 @@ from nereid_testing.burst import Burst
 from nereid_testing.observe import batch_sizes, difference, metric, pending, wait_until
 from nereid_testing.protocols import GrpcProtocol
 from nereid_testing.repository import Repository
-from nereid_testing.server import ServerProcess
+from nereid_testing.server import ServerProcess, is_reference
 
 HOLD_MS = 700
+# 2.51 notices only when the instance is free
+LATEST_S = 10 if is_reference() else 0.6
 MAX_UINT32_PLUS_1 = 4294967296
 MAX_UINT64 = 18446744073709551615
 
@@ -127,7 +129,7 @@ def test_a_request_that_waited_too_long_is_rejected(server, burst, model):
     held = burst.send(model, 1, wait=0.1)
     late = burst.send(model, 2).result(20)
     assert "Request timeout expired" in late.text and is_unavailable(late)
-    assert 0.25 < late.seconds < 0.6, "while the instance is still busy"
+    assert 0.25 < late.seconds < LATEST_S, "while the instance is still busy"
     assert held.result(20).value == 1, "what runs is not subject to it"
     assert wait_until(lambda: rejected() == before + 1)
 
@@ -147,7 +149,7 @@ def test_a_client_may_shorten_its_time(burst, model):
     short = burst.send(model, 1, timeout=200_000)
     usual = burst.send(model, 2)
     assert "Request timeout expired" in short.result(20).text
-    assert short.result().seconds < 0.55
+    assert short.result().seconds < LATEST_S
     assert [answer.error for answer in burst.results([held, usual])] == [None, None]
 
 
@@ -159,7 +161,7 @@ def test_a_client_may_not_shorten_its_time_where_it_is_not_allowed(burst):
 def test_a_client_cannot_lengthen_its_time(burst):
     burst.send("override_longer", 0, wait=0.1)
     answer = burst.send("override_longer", 1, timeout=60_000_000).result(20)
-    assert "Request timeout expired" in answer.text and answer.seconds < 0.6
+    assert "Request timeout expired" in answer.text and answer.seconds < LATEST_S
 
 
 @prefixes("levels")
