@@ -25,14 +25,17 @@ export interface ParsedFlags {
  * Reads a command line (cli.md §1).
  * @throws ServerError INVALID_ARG with the text to print after the help.
  */
-export function parseFlags(args: readonly string[]): ParsedFlags {
+export function parseFlags(
+  args: readonly string[],
+  table: readonly FlagSpec[] = FLAGS,
+): ParsedFlags {
   const values = new Map<string, string[]>();
   const notes: string[] = [];
   for (let index = 0; index < args.length; index++) {
     const argument = args[index]!;
     const match = /^--?([^=]+)(?:=([\s\S]*))?$/.exec(argument);
     if (match === null) throw usage(`Unexpected argument: ${argument}`);
-    const spec = findFlag(match[1]!, argument);
+    const spec = findFlag(match[1]!, argument, table);
     let value = match[2];
     if (spec.kind === "none") {
       if (value !== undefined) throw usage(`option '--${spec.name}' doesn't allow an argument`);
@@ -46,23 +49,23 @@ export function parseFlags(args: readonly string[]): ParsedFlags {
     if (known === undefined) values.set(spec.name, [value]);
     else known.push(value);
   }
-  return createParsedFlags(values, notes);
+  return createParsedFlags(values, notes, table);
 }
 
 function usage(message: string): ServerError {
   return new ServerError("INVALID_ARG", message);
 }
 
-function findFlag(name: string, argument: string): FlagSpec {
-  const exact = FLAGS.find((flag) => flag.name === name);
+function findFlag(name: string, argument: string, table: readonly FlagSpec[]): FlagSpec {
+  const exact = table.find((flag) => flag.name === name);
   if (exact !== undefined) return exact;
-  const prefixed = argument.startsWith("--") ? FLAGS.filter((f) => f.name.startsWith(name)) : [];
+  const prefixed = argument.startsWith("--") ? table.filter((f) => f.name.startsWith(name)) : [];
   if (prefixed.length === 1) return prefixed[0]!;
   if (prefixed.length > 1) {
     const possible = prefixed.map((flag) => `'--${flag.name}'`).join(" ");
     throw usage(`option '--${name}' is ambiguous; possibilities: ${possible}`);
   }
-  const nearest = name === "h" ? "help" : nearestWord(name, FLAGS.map((flag) => flag.name));
+  const nearest = name === "h" ? "help" : nearestWord(name, table.map((flag) => flag.name));
   const hint = nearest === undefined ? "" : `; did you mean '--${nearest}'?`;
   throw usage(`unrecognized option '${argument.split("=")[0]}'${hint}`);
 }
@@ -127,9 +130,10 @@ function matchChoice(spec: FlagSpec, value: string): string | undefined {
 function createParsedFlags(
   values: ReadonlyMap<string, readonly string[]>,
   notes: readonly string[],
+  table: readonly FlagSpec[],
 ): ParsedFlags {
   const specOf = (name: string): FlagSpec => {
-    const spec = FLAGS.find((flag) => flag.name === name);
+    const spec = table.find((flag) => flag.name === name);
     if (spec === undefined) throw new TypeError(`There is no flag --${name}`);
     return spec;
   };

@@ -5,10 +5,17 @@ const COLUMN = 46;
 const WIDTH = 100;
 
 const INTRODUCTION = `Usage: nereid [options]
+       nereid check [options]              find and mend faults of a model repository
+       nereid explain MODEL [options]      show where each value of a configuration comes from
 
 An inference server that speaks the protocols of Triton Inference Server.
 Options take the form --name=value or --name value; names may be shortened while they are
 unambiguous. A value may be true, on, 1 or false, off, 0 where a bool is expected.`;
+
+/** Rows of flags as `--help` shows them. */
+export function formatFlagRows(flags: readonly FlagSpec[]): string {
+  return flags.map(formatFlag).join("\n");
+}
 
 /** The text of `--help`. */
 export function formatHelp(): string {

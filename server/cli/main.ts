@@ -5,7 +5,7 @@ import { printText } from "./print.ts";
 import type { ServeCallbacks } from "./serve_command.ts";
 import { readServeOptions, type ServeOptions } from "./serve_options.ts";
 
-/** Runs the server with a command line until it ends; returns the exit code. */
+/** Runs the command of a command line, without one the server, until it ends; returns the exit code. */
 export async function main(
   args: readonly string[],
   callbacks: ServeCallbacks = {},
@@ -14,6 +14,15 @@ export async function main(
   if (fault !== undefined) {
     printError(fault);
     return 1;
+  }
+  const [command = "", ...others] = args;
+  if (command === "check") {
+    const { check } = await import("./check_command.ts");
+    return await check(others);
+  }
+  if (command === "explain") {
+    const { explain } = await import("./explain_command.ts");
+    return await explain(others);
   }
   let options: ServeOptions;
   let notes: readonly string[];

@@ -113,7 +113,7 @@ Deno.test("onnxruntime: what is wrong with a model is told", async () => {
       /^onnx runtime error 7: Load model from .*1\/model\.onnx failed.*[^.]; the file of 8 bytes is/,
   });
   await refused({ model, config: { maxBatchSize: 2, input: [input("INPUT0")], output } }, {
-    message: "unable to load model 'm', configuration expects 1 inputs, model provides 2",
+    message: "unable to load model 'm', configuration expects 1 inputs, model provides 2 (input)",
   });
   const twice = [input("INPUT0"), input("INPUT0")];
   await refused({ model, config: { maxBatchSize: 2, input: twice, output } }, {

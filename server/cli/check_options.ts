@@ -1,0 +1,86 @@
+import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
+import { ServerError } from "../../proto/status.ts";
+import { BackendTable } from "../core/backend_table.ts";
+import type { CheckParts } from "../core/check/model_check.ts";
+import type { ServerOptions } from "../core/options.ts";
+import { createSystemClock } from "../core/system_clock.ts";
+import { settingsOf } from "./backend_settings.ts";
+import type { FlagSpec } from "./flag_table.ts";
+import { FLAGS, type ParsedFlags, parseFlags } from "./flags.ts";
+import { formatFlagRows } from "./help.ts";
+import { printText } from "./print.ts";
+import { readServeOptions } from "./serve_options.ts";
+
+/** Exit codes of `check` and `explain`. */
+export const EXIT = { clean: 0, faults: 1, misuse: 2 } as const;
+
+/** Flags of the server that decide what is read; all others are accepted, so that a command line can be kept. */
+const READING_FLAGS: readonly string[] = [
+  "model-repository",
+  "model-config-name",
+  "disable-auto-complete-config",
+  "backend-config",
+];
+
+/** What one of the commands is started with. */
+export interface CheckOptions {
+  readonly flags: ParsedFlags;
+  readonly server: ServerOptions;
+}
+
+/**
+ * Reads the command line of `check` or `explain`: its own flags, and those of the server.
+ * @returns the exit code when there is nothing more to do.
+ */
+export function readCheckOptions(
+  args: readonly string[],
+  { usage, own }: { readonly usage: string; readonly own: readonly FlagSpec[] },
+): CheckOptions | number {
+  try {
+    const flags = parseFlags(args, [...own, ...FLAGS]);
+    if (flags.given("help")) {
+      const reading = FLAGS.filter(({ name }) => READING_FLAGS.includes(name));
+      printText(
+        `${usage}\n\nOptions\n${formatFlagRows(own)}\n\n` +
+          `What is read (all other options of the server are accepted and do nothing here)\n` +
+          `${formatFlagRows(reading)}\n`,
+      );
+      return EXIT.clean;
+    }
+    const { server } = readServeOptions(flags);
+    if (server.modelRepositories.length === 0) {
+      throw new ServerError("INVALID_ARG", "--model-repository must be specified");
+    }
+    return { flags, server };
+  } catch (reason) {
+    printText(`${usage.split("\n", 1)[0]}\n${ServerError.from(reason).message}\n`, "stderr");
+    return EXIT.misuse;
+  }
+}
+
+/** What a check works with; the backends are freed with it. */
+export function createCheckParts(server: ServerOptions): CheckParts & AsyncDisposable {
+  const clock = createSystemClock();
+  const ignore = (): void => {};
+  const backends = new BackendTable((name) =>
+    openBackend(name, {
+      settings: settingsOf(server.backendConfig, name),
+      log: { info: ignore, warning: ignore, verbose: ignore },
+      now: clock.now,
+      countBatchRetry: ignore,
+    })
+  );
+  return {
+    // No stamps are needed to read a folder once.
+    options: { ...server, modelControlMode: "none" },
+    backends,
+    backendNames: BACKEND_NAMES,
+    [Symbol.asyncDispose]: () => backends[Symbol.asyncDispose](),
+  };
+}
+
+/** A path as the user would type it: relative below the working directory, else absolute. */
+export function shownPath(path: string): string {
+  const here = `${Deno.cwd()}/`;
+  return path.startsWith(here) ? path.slice(here.length) : path;
+}
