@@ -19,6 +19,13 @@ export const LARGE: Payload = {
   outputName: "OUT",
   shape: [150_528],
 };
+export const MEGABYTES: Payload = {
+  title: "10 MB tensor",
+  model: "identity_2500000",
+  inputName: "IN",
+  outputName: "OUT",
+  shape: [2_500_000],
+};
 export const REAL: Payload = {
   title: "PP-OCR direction classifier",
   model: "ocr_cls",
@@ -40,7 +47,7 @@ export function modelFile(repository: string, payload: Payload): string {
 
 /** Writes the repository; returns the payloads it serves (the real model only where the demo has fetched it). */
 export async function writeBenchRepository(repository: string): Promise<Payload[]> {
-  for (const payload of [SMALL, LARGE]) {
+  for (const payload of [SMALL, LARGE, MEGABYTES]) {
     const tensor = (name: string) => ({ name, type: ONNX_DATA_TYPE.FLOAT, dims: payload.shape });
     const model = buildModel({
       nodes: [{ op: "Identity", inputs: [payload.inputName], outputs: [payload.outputName] }],

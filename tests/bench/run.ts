@@ -23,6 +23,7 @@ import { MeasuredProcess } from "./measured_process.ts";
 import { type Payload, writeRequest } from "./payload.ts";
 import { formatCell, formatGoal, HEADLINE, print } from "./report.ts";
 import type { Way } from "./load_job.ts";
+import { compareSharedMemory } from "./shared_memory.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
 const PROJECT = join(import.meta.dirname!, "..", "..");
@@ -78,7 +79,8 @@ async function startOurs(
   const [httpPort, grpcPort] = [freePort(), freePort()];
   const process = MeasuredProcess.start(
     [DENO, "run", "-A", join(PROJECT, "mod.ts"), `--model-repository=${repository}`]
-      .concat(`--http-port=${httpPort}`, `--grpc-port=${grpcPort}`, "--allow-metrics=false"),
+      .concat(`--http-port=${httpPort}`, `--grpc-port=${grpcPort}`, "--allow-metrics=false")
+      .concat("--allow-client-shm=true"),
     bound(settings.serverProcessor),
   );
   await process.waitFor(httpPort, "/v2/health/ready");
@@ -214,6 +216,10 @@ async function main(): Promise<void> {
     }
   }
   printGoals(cells, bareOnnx);
+  if ("shared memory".includes(settings.only) && Deno.build.os === "linux") {
+    print("");
+    await compareSharedMemory(ours, directory, settings);
+  }
   if (settings.reference !== undefined) {
     await compareWithReference(settings.reference, directory, ours, settings);
   }
