@@ -1,3 +1,5 @@
+import { create, toBinary } from "@bufbuild/protobuf";
+import { ModelInferRequestSchema } from "../../proto/gen/grpc_service_pb.ts";
 import { H2Client } from "./h2_client.ts";
 import type { LoadJob, Meter } from "./load_job.ts";
 
@@ -25,15 +27,35 @@ export async function startGrpcLoad(
   );
   for (let index = 0; index < job.concurrency; index++) {
     const client = clients[index % count]!;
-    if (job.way === "grpc") callAgain(client, headers, framed, meter);
-    else keepStreaming(client, headers, framed, meter);
+    if (job.isSequence) {
+      const [first, later] = [true, false].map((isStart) =>
+        frameMessage(joinSequence(message, index + 1, isStart))
+      );
+      callAgain(client, { headers, framed: first!, later: later! }, meter);
+    } else if (job.way === "grpc") callAgain(client, { headers, framed, later: framed }, meter);
+    else keepStreaming(client, { headers, framed, responses: job.responsesPerRequest ?? 1 }, meter);
   }
 }
 
+/** Adds the place in a sequence to a request: messages that are put together are merged. */
+function joinSequence(message: Uint8Array, id: number, isStart: boolean): Uint8Array {
+  const parameters = create(ModelInferRequestSchema, {
+    parameters: {
+      "sequence_id": { parameterChoice: { case: "int64Param", value: BigInt(id) } },
+      "sequence_start": { parameterChoice: { case: "boolParam", value: isStart } },
+    },
+  });
+  const more = toBinary(ModelInferRequestSchema, parameters);
+  const joined = new Uint8Array(message.length + more.length);
+  joined.set(message);
+  joined.set(more, message.length);
+  return joined;
+}
+
+/** `later` is what is sent from the second call on. */
 function callAgain(
   client: H2Client,
-  headers: Uint8Array,
-  framed: Uint8Array,
+  { headers, framed, later }: { headers: Uint8Array; framed: Uint8Array; later: Uint8Array },
   meter: Meter,
 ): void {
   const sentAt = performance.now();
@@ -44,7 +66,7 @@ function callAgain(
       // An answer without a message is an error in the trailers.
       if (received > 5) meter.record(sentAt);
       else meter.fail("the call ended without a message");
-      if (!meter.isOver) callAgain(client, headers, framed, meter);
+      if (!meter.isOver) callAgain(client, { headers, framed: later, later }, meter);
     },
     onFailure: (text) => meter.fail(text),
   });
@@ -53,10 +75,10 @@ function callAgain(
 
 function keepStreaming(
   client: H2Client,
-  headers: Uint8Array,
-  framed: Uint8Array,
+  { headers, framed, responses }: { headers: Uint8Array; framed: Uint8Array; responses: number },
   meter: Meter,
 ): void {
+  let missing = responses;
   let sentAt = performance.now();
   // Bytes of the current answer that are still to come; undefined while its prefix is incomplete.
   let left: number | undefined;
@@ -78,6 +100,8 @@ function keepStreaming(
         left = undefined;
         meter.record(sentAt);
         if (meter.isOver) return;
+        if (--missing > 0) continue;
+        missing = responses;
         sentAt = performance.now();
         client.send(id, framed, false);
       }

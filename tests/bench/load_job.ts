@@ -11,6 +11,10 @@ export interface LoadJob {
   readonly headers: readonly (readonly [string, string])[];
   /** File with the request's body, or with the gRPC message. */
   readonly bodyFile: string;
+  /** Each of the `concurrency` places sends one long sequence, of its own id (gRPC calls only). */
+  readonly isSequence?: boolean;
+  /** Answers to wait for before a stream sends the next message; 1 when absent. */
+  readonly responsesPerRequest?: number;
 }
 
 /** Ways to bring a request to a server. */

@@ -13,7 +13,10 @@ export interface Payload {
 }
 
 /** Request of one payload on one way, as a load job without its numbers. */
-export type RequestParts = Pick<LoadJob, "way" | "path" | "headers" | "bodyFile">;
+export type RequestParts = Pick<
+  LoadJob,
+  "way" | "path" | "headers" | "bodyFile" | "responsesPerRequest" | "isSequence"
+>;
 
 const SERVICE = "/inference.GRPCInferenceService";
 
