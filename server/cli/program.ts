@@ -37,7 +37,10 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
     log,
     backendNames: BACKEND_NAMES,
     statistics: options.metrics?.settings.statistics ?? {},
-    regionOpener: new MemoryOpener({ copiesInputs: options.copySharedMemory }),
+    // What is kept under an input must be the answer to it, whatever its owner writes there meanwhile.
+    regionOpener: new MemoryOpener({
+      copiesInputs: options.copySharedMemory || options.server.cacheConfig.size > 0,
+    }),
     delaySchedulerCount: countOfEnvironment("TRITONSERVER_DELAY_SCHEDULER"),
     backlogDelayCount: countOfEnvironment("TRITONSERVER_BACKLOG_DELAY_SCHEDULER"),
     openBackend: (name) =>

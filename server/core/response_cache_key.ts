@@ -8,28 +8,21 @@ export interface KeyedRequest {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly string[];
   readonly parameters: Readonly<Record<string, ParameterValue>>;
-  readonly correlationId: bigint | string;
-  readonly sequenceStart: boolean;
-  readonly sequenceEnd: boolean;
 }
 
 /**
  * The key under which the answer to a request is kept: a SHA-256 digest in hex, so that equal keys mean equal requests
  * even where clients choose their inputs with malice, without keeping the inputs for a comparison (scheduling.md §7).
  * It covers the load of the model version, every input's name, datatype, shape and bytes, the outputs asked for, and
- * what a model may look at besides: custom parameters, correlation id and sequence flags. Id, priority and timeout of
- * a request tell how it is handled, not what is asked: they are left out.
+ * the custom parameters, which a model may look at. Id, priority and timeout of a request tell how it is handled, not
+ * what is asked: they are left out.
  */
 export function requestKey(request: KeyedRequest, partitionId: number): string {
-  const { inputs, outputs, parameters, correlationId, sequenceStart, sequenceEnd } = request;
+  const { inputs, outputs, parameters } = request;
   const head = JSON.stringify([
     partitionId,
     outputs,
     describeParameters(parameters),
-    typeof correlationId,
-    String(correlationId),
-    sequenceStart,
-    sequenceEnd,
     inputs.map(({ name, datatype, shape, data }) => [name, datatype, shape, data.byteLength]),
   ]);
   // The head tells every length, and JSON its own end: no two requests give the same bytes.

@@ -46,7 +46,7 @@ export class CachingScheduler implements Scheduler {
   enqueue(job: Job): void {
     const { scheduler, partition, observer, clock } = this.#parts;
     // Whoever has gone or comes too late is told so by the scheduler.
-    if (this.#isStopped || job.isAborted) {
+    if (this.#isStopped || job.isAborted || isOfSequence(job)) {
       scheduler.enqueue(job);
       return;
     }
@@ -94,4 +94,9 @@ export class CachingScheduler implements Scheduler {
     else log.warning(text);
     this.#isWarned = true;
   }
+}
+
+/** The answer may depend on what came before: a step of an ensemble may be a sequence model. */
+function isOfSequence({ correlationId, sequenceStart, sequenceEnd }: Job): boolean {
+  return sequenceStart || sequenceEnd || (correlationId !== 0n && correlationId !== "");
 }

@@ -231,3 +231,15 @@ Deno.test("CachingScheduler answers from the cache while the queue is full", asy
   await fixture.clock.advance(100);
   assert.equal(fixture.statistics.snapshot().inflight, 0);
 });
+
+Deno.test("CachingScheduler runs every request of a sequence", async () => {
+  const fixture = create();
+  for (const flags of [{ sequence: 7n }, { sequence: "s" }, { start: true }, { end: true }]) {
+    for (let turn = 0; turn < 2; turn++) {
+      fixture.send({ inputs: input(1), ...flags });
+      await fixture.clock.advance(10);
+    }
+  }
+  assert.equal(fixture.executions.length, 8);
+  assert.deepEqual(fixture.statistics.snapshot().cache!.miss.count, 0);
+});
