@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-import tritonclient.grpc as grpc_client
+import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
 from nereid_testing import onnx_models as models
@@ -260,6 +260,32 @@ def test_streamed_requests_find_kept_answers(cached_server):
     grpc.close()
 
 
+def test_memory_that_changes_during_a_request_spoils_nothing(tmp_path, start):
+    """What is kept under an input must be the answer to it, also when its owner writes to shared memory meanwhile."""
+    repository = Repository(tmp_path / "repository")
+    repository.echo("slow", "FP32", [1], max_batch_size=1, parameters={"execute_delay_ms": 500}, more=CACHED)
+    server = start(repository.root, LOCAL, "--allow-client-shm=true")
+    grpc = PROTOCOLS["grpc"](server)
+    region = shm.create_shared_memory_region("r", f"/nereid_cache_{server.http_port}", 4, create_only=True)
+    try:
+        shm.set_shared_memory_region(region, [np.float32([1])])
+        grpc.client.register_system_shared_memory("r", f"/nereid_cache_{server.http_port}", 4)
+        tensor = grpc.module.InferInput("IN", [1, 1], "FP32")
+        tensor.set_shared_memory("r", 4)
+        results = queue.Queue()
+        grpc.client.async_infer("slow", [tensor], lambda result, error: results.put(error or result))
+        assert wait_until(lambda: metric(server, "nereid_inference_inflight_request_count", model="slow") == 1)
+        shm.set_shared_memory_region(region, [np.float32([2])])
+        results.get(timeout=10).as_numpy("OUT")
+        for value in (1, 2, 1):
+            assert grpc.infer("slow", x(value, width=1)).as_numpy("OUT").tolist() == [[value]]
+        assert statistics(server, "slow")["inference_stats"]["cache_hit"]["count"] == 2
+        grpc.client.unregister_system_shared_memory()
+    finally:
+        shm.destroy_shared_memory_region(region)
+        grpc.close()
+
+
 def test_what_was_not_used_longest_goes_first(tmp_path, start):
     repository = Repository(tmp_path / "repository")
     write_noisy(repository, "noisy")
@@ -303,6 +329,66 @@ def test_a_reload_drops_the_answers(tmp_path, start):
     assert statistics(server, "noisy")["inference_stats"]["cache_hit"]["count"] == 0
     http.client.unload_model("noisy")
     assert wait_until(lambda: metric(server, "nv_cache_num_entries") == 1)
+    http.close()
+
+
+def write_chain(repository, more="", inner=CACHED):
+    """The ensemble `chain`: DOUBLED = 2·IN by `double`, NOISE and OUT = DOUBLED by `noisy`."""
+    double = models.graph_model(
+        [models.helper.make_node("Add", ["IN", "IN"], ["OUT"])],
+        [models.value("IN", "FP32", ["batch", "n"])], [models.value("OUT", "FP32", ["batch", "n"])],
+    )  # fmt: skip
+    plain = tensor_section("input", [("IN", "FP32", [-1])]) + tensor_section("output", [("OUT", "FP32", [-1])])
+    repository.onnx("double", double, f"max_batch_size: 8\n{plain}{one_instance()}")
+    write_noisy(repository, "noisy", inner)
+    step = 'step {{ model_name: "{0}" model_version: -1 input_map {{ key: "IN" value: "{1}" }} {2} }}'
+    first = step.format("double", "IN", 'output_map { key: "OUT" value: "DOUBLED" }')
+    outputs = 'output_map { key: "OUT" value: "OUT" } output_map { key: "NOISE" value: "NOISE" }'
+    second = step.format("noisy", "DOUBLED", outputs)
+    steps = f"ensemble_scheduling {{ {first} {second} }}\n"
+    repository.config("chain", f'platform: "ensemble"\nmax_batch_size: 8\n{NOISY}{steps}{more}')
+    repository.directory("chain", 1)
+
+
+def test_a_cached_ensemble_answers_without_its_steps(tmp_path, start):
+    repository = Repository(tmp_path / "repository")
+    write_chain(repository, CACHED, inner="")
+    server = start(repository.root, LOCAL)
+    http, grpc = PROTOCOLS["http"](server), PROTOCOLS["grpc"](server)
+    answers = [each.infer("chain", x(1)) for each in (http, grpc, http)]
+    assert answers[0].as_numpy("OUT").tolist() == [[2.0] * 4]
+    assert noise(answers[0]) == noise(answers[1]) == noise(answers[2])
+    assert [statistics(server, name)["inference_count"] for name in ("chain", "double", "noisy")] == [1, 1, 1]
+    stats = statistics(server, "chain")["inference_stats"]
+    assert [stats[key]["count"] for key in ("success", "cache_hit", "cache_miss", "compute_infer")] == [3, 2, 1, 1]
+    http.close(), grpc.close()
+
+
+def test_a_cached_step_saves_its_execution(tmp_path, start):
+    repository = Repository(tmp_path / "repository")
+    write_chain(repository)
+    server = start(repository.root, LOCAL)
+    http, grpc = PROTOCOLS["http"](server), PROTOCOLS["grpc"](server)
+    answers = [each.infer("chain", x(1)) for each in (http, grpc, http)]
+    assert noise(answers[0]) == noise(answers[1]) == noise(answers[2])
+    # A request of a client for the same is the same.
+    assert noise(http.infer("noisy", x(2))) == noise(answers[0])
+    assert [statistics(server, name)["inference_count"] for name in ("chain", "double", "noisy")] == [3, 3, 1]
+    assert statistics(server, "noisy")["inference_stats"]["cache_hit"]["count"] == 3
+    for name in ("chain", "double", "noisy"):
+        assert metric(server, "nereid_inference_inflight_request_count", model=name) == 0
+    http.close(), grpc.close()
+
+
+def test_an_ensemble_forgets_its_answers_when_a_step_is_reloaded(tmp_path, start):
+    repository = Repository(tmp_path / "repository")
+    write_chain(repository, CACHED)
+    server = start(repository.root, LOCAL, "--model-control-mode=explicit", "--load-model=chain")
+    http = PROTOCOLS["http"](server)
+    assert http.infer("chain", x(3)).as_numpy("OUT").tolist() == [[6.0] * 4]
+    repository.onnx("double", models.identity("FP32", ["batch", "n"]))
+    http.client.load_model("double")
+    assert http.infer("chain", x(3)).as_numpy("OUT").tolist() == [[3.0] * 4]
     http.close()
 
 
