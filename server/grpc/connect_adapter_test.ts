@@ -10,7 +10,7 @@ import { FakeClock } from "../core/fake_clock.ts";
 import type { HttpResponse } from "../transport/transport.ts";
 import { createConnectHandler } from "./connect_adapter.ts";
 import { DEFAULT_GRPC_OPTIONS, type GrpcOptions } from "./grpc_options.ts";
-import { MemoryApi } from "./memory_api.ts";
+import { echoResponse, MemoryApi } from "./memory_api.ts";
 import { joinParts } from "../../proto/join_parts.ts";
 import { frameOf } from "./message_frame.ts";
 
@@ -207,6 +207,49 @@ Deno.test("a gRPC-Web stream that is read in part gives every response back", as
   for await (const _part of body as AsyncIterable<Uint8Array>) break;
   for (let turn = 0; turn < 20; turn++) await Promise.resolve();
   assert.equal(api.requests.length, 3);
+  assert.equal(api.openResponses, 0);
+});
+
+Deno.test("a gRPC-Web stream of a decoupled model waits for its reader, and ends when that has gone", async () => {
+  const { api, clock, handler } = setUp();
+  api.decoupled = true;
+  const headers = { "content-type": "application/grpc-web+proto" };
+  const answer = Promise.resolve(handler.handle({
+    method: "POST",
+    target: `${SERVICE}/ModelStreamInfer`,
+    httpVersion: "1.1",
+    headers: {
+      get: (name) => name === "content-type" ? headers[name] : undefined,
+      entries: () => Object.entries(headers),
+    },
+    body: joinParts(frameOf(INFER_BYTES)),
+    signal: new AbortController().signal,
+  }));
+  while (api.streams.length === 0) await clock.settle();
+  const [stream] = api.streams;
+  const send = () => {
+    api.openResponses++;
+    return stream!.receive({ response: echoResponse(stream!.request), isFinal: false });
+  };
+  assert.equal(send(), undefined);
+  const { body } = await answer;
+  const reader = (body as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
+  assert.equal((await reader.next()).done, false);
+  let count = 0;
+  let wait: Promise<void> | undefined;
+  while (wait === undefined && count++ < 1000) wait = send();
+  assert.ok(count <= 64);
+  let isGoingOn = false;
+  wait!.then(() => isGoingOn = true);
+  await clock.settle();
+  assert.equal(isGoingOn, false);
+  await reader.return!();
+  await clock.settle();
+  assert.equal(isGoingOn, true);
+  assert.equal(stream!.options.signal!.aborted, true);
+  send();
+  stream!.settle();
+  await clock.settle();
   assert.equal(api.openResponses, 0);
 });
 

@@ -79,7 +79,11 @@ export async function* streamInferForConnect(
         response: fromBinary(ModelStreamInferResponseSchema, bytesOf(encoded)),
         onSent,
       }),
-    finish: (reason) => outgoing.end(reason),
+    finish(reason) {
+      outgoing.end(reason);
+      // A failure cancels what still runs, however long the client takes to read what was before it.
+      if (reason !== undefined) controller.abort();
+    },
     pause: () => held = new Promise((resolve) => resume = resolve),
     resume: () => {
       held = undefined;
