@@ -125,8 +125,6 @@ export class Http1Connection implements ProtocolConnection {
     }
   }
 
-  // ---- request
-
   /** A complete head that is already there: the usual case, without a turn of the event loop. */
   #bufferedHead(): ParsedHead | undefined {
     const input = this.#input;
@@ -296,7 +294,10 @@ export class Http1Connection implements ProtocolConnection {
       }
     } finally {
       this.#onGone = undefined;
-      if (!isComplete) Promise.resolve(iterator.return?.()).catch(() => {});
+      if (!isComplete) {
+        this.#request?.abort();
+        Promise.resolve(iterator.return?.()).catch(() => {});
+      }
     }
   }
 

@@ -54,6 +54,21 @@ Deno.test("Http1Connection pulls a streamed body only as fast as it is read", as
   assert.equal(returned, true);
 });
 
+Deno.test("Http1Connection aborts the request whose streamed body cannot be written to its end", async () => {
+  let signal: CancelSignal | undefined;
+  const http = {
+    handle: (request: HttpRequest) => {
+      signal = request.signal;
+      return { status: 200, body: chunks("one", "two") };
+    },
+  };
+  const { connection, done } = open({ http });
+  connection.write = () => Promise.reject(new Error("broken pipe"));
+  connection.feed(GET);
+  await done;
+  assert.equal(signal!.aborted, true);
+});
+
 Deno.test("Http1Connection calls onSent exactly once and gives the body back after that write", async () => {
   let sent = 0;
   const http = {
