@@ -20,6 +20,11 @@ export class Sequence extends JobList {
   generation = -1;
   /** Its request that was handed on: waiting for a batch (oldest), or running. */
   handedOn: Job | undefined;
+  /**
+   * Its START failed: the next request has to begin the sequence in its place, or a model that keeps sums itself would
+   * go on with those of the slot's last owner.
+   */
+  mustStart = false;
   /** Its first waiting request, when that has its control tensors and states already. */
   prepared: Job | undefined;
   /** What the client sent and asked for in the request that was prepared last. */

@@ -140,6 +140,7 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     sequence.prepared = job;
     sequence.sentInputs = job.inputs;
     sequence.askedOutputs = job.outputs;
+    if (sequence.mustStart) job.sequenceStart = true;
     if (job.sequenceStart) state?.reset();
     const inputs = [...job.inputs, ...this.#controls.flagTensors(job)];
     if (sequence.idTensor !== undefined) inputs.push(sequence.idTensor);
@@ -164,6 +165,7 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     const sequence = job.sequence as Sequence;
     sequence.handedOn = undefined;
     sequence.prepared = undefined;
+    sequence.mustStart = job.sequenceStart && "error" in job.outcome!;
     if (isRescheduled(job)) this.#requeue(sequence, job);
     else if (this.#rules.isIterative && sequence.length === 0) this.#close(sequence);
     if (sequence.length > 0) sequence.lane?.wake(sequence);

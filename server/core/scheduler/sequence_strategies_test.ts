@@ -109,3 +109,17 @@ Deno.test("SequenceBatcher fails a request whose model says nothing and keeps th
   await fixture.clock.advance(10);
   assert.deepEqual([first.error?.message, second.error?.message], ["No", "No"]);
 });
+
+Deno.test("SequenceBatcher begins with the next request when START failed", async () => {
+  const starts: boolean[] = [];
+  const fixture = createFixture(direct(), {
+    outcome: ({ sequenceStart }) => {
+      starts.push(sequenceStart);
+      return starts.length < 3 ? { error: new ServerError("INTERNAL", "No") } : { outputs: [] };
+    },
+  });
+  fixture.send({ sequence: 1n, start: true });
+  for (let round = 0; round < 3; round++) fixture.send({ sequence: 1n });
+  await fixture.clock.advance(10);
+  assert.deepEqual(starts, [true, true, true, false]);
+});

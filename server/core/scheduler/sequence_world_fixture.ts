@@ -58,6 +58,8 @@ interface Life {
   place: number;
   isRunning: boolean;
   isCancelled: boolean;
+  /** No START was executed without failure yet: the next request has to be one. */
+  mustStart: boolean;
 }
 
 /** One request, as the reference model sees it. */
@@ -287,7 +289,6 @@ export class SequenceWorld {
         assert.ok(!isBusy, "two batches at a time");
         isBusy = true;
         this.#checkBatch(index, requests);
-        this.#startSums(requests, sums);
         return new Promise<ExecuteReport>((resolve, reject) => {
           this.clock.setTimer(Math.floor(random() * 4), () => {
             isBusy = false;
@@ -317,7 +318,11 @@ export class SequenceWorld {
         return;
       }
       const { life, number, isStart } = this.#entries.get(request.id)!;
-      assert.ok(isReady && firstInteger(request.inputs, "START") === (isStart ? 1 : 0));
+      const begins = isStart || life.mustStart;
+      assert.ok(isReady && firstInteger(request.inputs, "START") === (begins ? 1 : 0));
+      // Whatever becomes of it, nothing from before counts any more.
+      if (begins) life.sum = 0;
+      life.mustStart = begins;
       assert.ok(!life.isRunning, "two requests of a sequence at a time");
       assert.ok(number === life.lastNumber + 1, "a request was left out or is out of order");
       life.isRunning = true;
@@ -331,14 +336,6 @@ export class SequenceWorld {
     });
   }
 
-  /** A START begins anew even when its own execution fails. */
-  #startSums(requests: readonly ExecuteRequest[], sums: number[]): void {
-    requests.forEach(({ id }, place) => {
-      const entry = id === "" ? undefined : this.#entries.get(id)!;
-      if (entry?.isStart) entry.life.sum = sums[place] = 0;
-    });
-  }
-
   #add(request: ExecuteRequest, place: number, sums: number[]): ExecuteOutcome {
     const { strategy, stateRules, random } = this.#options;
     if (request.id === "") return { outputs: [] };
@@ -346,6 +343,8 @@ export class SequenceWorld {
     if (random() < 0.05) return { error: new ServerError("INTERNAL", "Fault of the model") };
     const { life, value } = entry;
     life.sum += value;
+    if (life.mustStart) sums[place] = 0;
+    life.mustStart = false;
     entry.expected = life.sum;
     const before = stateRules === undefined ? 0 : firstInteger(request.inputs, "IN");
     sums[place]! += value;
@@ -372,5 +371,6 @@ function createLife(): Life {
     place: -1,
     isRunning: false,
     isCancelled: false,
+    mustStart: false,
   };
 }
