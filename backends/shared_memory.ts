@@ -147,12 +147,26 @@ class SystemRegion {
 
   write(data: Uint8Array, offset: number): void {
     this.#check(offset + data.byteLength);
-    if (this.#mapping !== undefined) return this.#mapping.bytes.set(data, offset);
-    this.#object.write(data as Uint8Array<ArrayBuffer>, this.#offset + offset);
+    if (this.#mapping === undefined) {
+      const written = data as Uint8Array<ArrayBuffer>;
+      this.#object.write(written, this.#offset + offset);
+      return;
+    }
+    this.#mapping.bytes.set(data, offset);
+    this.checkWhole();
   }
 
-  /** Its owner may make the object smaller at any time; to touch a page behind its end would kill the process. */
+  checkWhole(): void {
+    if (this.#mapping?.isWhole ?? true) return;
+    throw new ServerError(
+      "INVALID_ARG",
+      "its shared memory object was made smaller during a request; it must be registered again",
+    );
+  }
+
+  /** Its owner may make the object smaller at any time; to touch a page behind its end may end the process. */
   #check(end: number): void {
+    this.checkWhole();
     checkSize(this.#object, this.#offset + end);
   }
 
@@ -183,6 +197,8 @@ class CudaRegion {
     this.#memory.read(copy, offset);
     return copy;
   }
+
+  checkWhole(): void {}
 
   write(data: Uint8Array, offset: number): void {
     this.#memory.write(data as Uint8Array<ArrayBuffer>, offset);

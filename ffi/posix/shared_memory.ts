@@ -1,4 +1,5 @@
 import type { NativePointer } from "../handle.ts";
+import { BusGuard, type WatchedRange } from "./bus_guard.ts";
 import { addressOf, addressOfPointer, cString, viewMemory } from "../memory.ts";
 import { openLibrary } from "../library.ts";
 
@@ -54,6 +55,13 @@ export class PosixError extends Error {
 }
 
 let opened: Symbols | undefined;
+let guard: BusGuard | undefined | "none";
+
+/** The guard of this process, installed with its first mapping. */
+function busGuard(): BusGuard | undefined {
+  guard ??= BusGuard.install() ?? "none";
+  return guard === "none" ? undefined : guard;
+}
 
 /** @throws LibraryNotFoundError where there is no such C library. */
 function posix(): Symbols {
@@ -71,8 +79,8 @@ function lastError(symbols: Symbols): number {
 
 /**
  * An open POSIX shared memory object. Other processes may change its size at any time, so every read and write that
- * goes through its file descriptor ends early where the object ends, while access to a mapping beyond the end kills the
- * process: look at {@linkcode byteSize} before.
+ * goes through its file descriptor ends early where the object ends, while access to a mapping beyond the end is a fault
+ * that ends the process on machines without a {@linkcode BusGuard}: look at {@linkcode byteSize} before.
  */
 export class SharedMemoryObject implements Disposable {
   readonly #fd: number;
@@ -136,9 +144,14 @@ export class SharedMemoryObject implements Disposable {
     if (address === null || addressOfPointer(address) === MAP_FAILED) {
       throw new PosixError("mmap", lastError(this.#symbols));
     }
-    const unmap = () => void this.#symbols.munmap(address, BigInt(mappedByteSize));
+    const watched = busGuard()?.watch(addressOfPointer(address), mappedByteSize);
+    const unmap = () => {
+      // First: whatever is mapped there next is not ours to repair.
+      watched?.[Symbol.dispose]();
+      this.#symbols.munmap(address, BigInt(mappedByteSize));
+    };
     try {
-      return new SharedMemoryMapping(address, { lead, byteSize, unmap });
+      return new SharedMemoryMapping(address, { lead, byteSize, watched, unmap });
     } catch (error) {
       unmap();
       throw error;
@@ -201,6 +214,7 @@ interface MappingParts {
   /** Bytes between the start of the mapping and the part that was asked for. */
   readonly lead: number;
   readonly byteSize: number;
+  readonly watched: WatchedRange | undefined;
   readonly unmap: () => void;
 }
 
@@ -208,12 +222,19 @@ interface MappingParts {
 export class SharedMemoryMapping implements Disposable {
   /** The part, by reference; empty once it was unmapped. */
   readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly #watched: WatchedRange | undefined;
   readonly #unmap: () => void;
   #isMapped = true;
 
-  constructor(address: NativePointer, { lead, byteSize, unmap }: MappingParts) {
+  constructor(address: NativePointer, { lead, byteSize, watched, unmap }: MappingParts) {
     this.bytes = new Uint8Array(viewMemory(address, lead + byteSize), lead, byteSize);
+    this.#watched = watched;
     this.#unmap = unmap;
+  }
+
+  /** False once the object ended before a byte that was read or written: such bytes are zeros and go nowhere. */
+  get isWhole(): boolean {
+    return (this.#watched?.faultCount ?? 0) === 0;
   }
 
   /** Address of the first byte, 0n once it was unmapped. */

@@ -17,6 +17,8 @@ export interface OpenRegion {
   copy(offset: number, byteSize: number): Uint8Array;
   /** Overwrites bytes. */
   write(data: Uint8Array, offset: number): void;
+  /** @throws ServerError when bytes were gone while they were read or written. */
+  checkWhole(): void;
   /** Whether `data` is a view of this region. */
   holds(data: Uint8Array): boolean;
   /** Gives the memory back; views become empty. */

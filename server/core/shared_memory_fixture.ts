@@ -6,6 +6,8 @@ export class FakeMemory implements RegionOpener {
   failure: Error | undefined;
   /** Thrown by every access. */
   accessFailure: Error | undefined;
+  /** Thrown when it is asked whether bytes were lost. */
+  damage: Error | undefined;
   /** Regions that were opened and not closed. */
   openCount = 0;
   copyCount = 0;
@@ -46,6 +48,9 @@ export class FakeMemory implements RegionOpener {
         return use(offset, byteSize).slice();
       },
       write: (data, offset) => use(offset, data.byteLength).set(data),
+      checkWhole: () => {
+        if (this.damage !== undefined) throw this.damage;
+      },
       holds: (data) => hasViews && data.buffer === bytes.buffer,
       close: () => {
         if (!isOpen) throw new TypeError("Region is closed twice");

@@ -217,10 +217,12 @@ export class BoundRequest {
   /**
    * Writes the outputs that were asked for there into their regions.
    * @returns the response without their bytes, and without views of regions, which do not outlive the request.
-   * @throws ServerError INTERNAL when a place is too small.
+   * @throws ServerError INTERNAL when a place is too small, INVALID_ARG when a region was cut meanwhile.
    */
   finish(response: InferResponse): InferResponse {
     const outputs = response.outputs.map((output) => this.#finishOutput(output));
+    // What the model made of an input that was cut under its hands is worth nothing.
+    for (const region of this.#held) access(region, () => region.memory.checkWhole());
     return { ...response, outputs };
   }
 

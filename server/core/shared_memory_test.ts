@@ -273,6 +273,15 @@ Deno.test("infer() names the region when its memory has become smaller", async (
   await assert.rejects(infer(request(undefined, at(0, 4))), expected);
 });
 
+Deno.test("infer() fails when an input was cut while the model read it", async () => {
+  const { memory, infer } = await setUpEngine();
+  memory.damage = new ServerError("INVALID_ARG", "it was cut");
+  await assert.rejects(infer(request(at(0, 4))), {
+    code: "INVALID_ARG",
+    message: "Unable to use shared memory region: 'r': it was cut",
+  });
+});
+
 Deno.test("unregisterSharedMemory() leaves the memory to the requests that use it", async () => {
   const { memory, fixture, engine } = await setUpEngine({ executeMs: 500 });
   const running = engine.infer(request(at(0, 4), at(32, 4)));

@@ -44,6 +44,7 @@ def server(request, tmp_path_factory):
     root = write_repository(tmp_path_factory.mktemp("shm") / "repository")
     flags = ["--allow-client-shm=true", *(["--client-shm-copy=true"] if request.param == "copied" else [])]
     with ServerProcess(root, *flags) as running:
+        running.copies = request.param == "copied"
         yield running
         assert running.alive(), running.log()[-4000:]
 
@@ -270,6 +271,38 @@ def test_object_that_becomes_smaller(protocol, server, create):
     protocol.infer("echo", {"IN": array}, outputs=output)
     assert (shm.get_contents_as_numpy(handle, np.float32, [16], offset=2 * PAGE) == array).all()
     assert server.alive()
+
+
+@pytest.mark.parametrize("to_region", [False, True])
+def test_object_that_is_cut_while_a_model_reads_it(protocol, server, create, to_region):
+    """No look at the size comes late enough here: the page is gone when the output is made from it."""
+    handle, key = create(4 * PAGE)
+    array = np.arange(16, dtype=np.float32)
+    shm.set_shared_memory_region(handle, [array], offset=3 * PAGE)
+    protocol.client.register_system_shared_memory("r", key, 4 * PAGE)
+    out_handle, out_key = create(PAGE)
+    protocol.client.register_system_shared_memory("out", out_key, PAGE)
+    inputs = [shared_input(protocol, "IN", [16], "FP32", "r", 64, 3 * PAGE)]
+    outputs = [shared_output(protocol, "OUT", "out", 64)] if to_region else None
+    finish = start_infer(protocol, "slow", inputs, outputs)
+    time.sleep(0.15)
+    os.truncate(object_path(key), 0)
+    try:
+        error = finish()
+    except InferenceServerException as failure:
+        error = failure
+    assert server.alive()
+    if server.copies:
+        assert error is None
+        return
+    assert "Unable to use shared memory region: 'r': its shared memory object was made smaller" in str(error)
+    os.truncate(object_path(key), 4 * PAGE)
+    with pytest.raises(InferenceServerException, match="it must be registered again"):
+        protocol.client.infer("echo", inputs)
+    protocol.client.unregister_system_shared_memory("r")
+    protocol.client.register_system_shared_memory("r", key, 4 * PAGE)
+    shm.set_shared_memory_region(handle, [array], offset=3 * PAGE)
+    assert (protocol.client.infer("echo", inputs).as_numpy("OUT") == array).all()
 
 
 def test_object_that_is_removed(protocol, create):
