@@ -133,9 +133,8 @@ export class ModelRegistry {
   isEveryModelReady(): boolean {
     if (this.#readFailures.size > 0) return false;
     for (const entry of this.#entries.values()) {
-      const versions = entry.versions();
-      if (versions.length === 0) return false;
-      const isFine = versions.every(({ state, reason }) =>
+      // An ensemble whose models did not fit never had a version; `readFailure` tells whether it should serve.
+      const isFine = entry.versions().every(({ state, reason }) =>
         state === "READY" || (state === "UNAVAILABLE" && reason === "unloaded")
       );
       if (!isFine) return false;
