@@ -194,6 +194,7 @@ def test_sequences_run_through_limited_instances(server, protocol):
         assert plain.result(60)["turn"] > 20
 
 
+@pytest.mark.ours  # 2.51 runs what its client has left, without dynamic batching
 def test_a_client_that_goes_away_takes_its_claim_along(server, burst):
     burst.send("holder", 0, wait=0.1)
     protocol = PROTOCOLS["grpc"](server)

@@ -1,8 +1,9 @@
+import type { ModelInstance } from "../../../backends/backend.ts";
 import type { Clock } from "../clock.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
 import { cancelledError, type Job } from "./job.ts";
 import { JobList } from "./job_list.ts";
-import { InflightCounter, type Scheduler, stoppedError } from "./scheduler.ts";
+import { InflightCounter, type InstanceScheduler, stoppedError } from "./scheduler.ts";
 
 /** What the default scheduler works with. */
 export interface DefaultSchedulerOptions {
@@ -12,7 +13,7 @@ export interface DefaultSchedulerOptions {
 }
 
 /** One request is one execution, first come first served (scheduling.md §1). */
-export class DefaultScheduler implements Scheduler {
+export class DefaultScheduler implements InstanceScheduler {
   readonly #pool: InstancePool;
   readonly #clock: Clock;
   readonly #observer: JobObserver;
@@ -44,6 +45,15 @@ export class DefaultScheduler implements Scheduler {
       job.watch(this.#onAbort);
       this.#pool.setDemand(true);
     }
+  }
+
+  addInstance(instance: ModelInstance): void {
+    this.#pool.addInstance(instance);
+  }
+
+  removeInstance(instance: ModelInstance): Promise<void> {
+    this.#pool.checkRemovable(instance);
+    return this.#pool.removeInstance(instance);
   }
 
   stop(): Promise<void> {

@@ -1,3 +1,4 @@
+import type { ModelInstance } from "../../../backends/backend.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Clock, Timer } from "../clock.ts";
 import { type BatchComparison, createBatchComparison } from "./batch_compare.ts";
@@ -8,7 +9,7 @@ import type { InstancePool, JobObserver } from "./instance_pool.ts";
 import { cancelledError, type FailureReason, type Job } from "./job.ts";
 import { ReleaseOrder } from "./release_order.ts";
 import { RequestQueue } from "./request_queue.ts";
-import { InflightCounter, type Scheduler, stoppedError } from "./scheduler.ts";
+import { InflightCounter, type InstanceScheduler, stoppedError } from "./scheduler.ts";
 
 /** What a dynamic batcher works with. */
 export type DynamicBatcherParts =
@@ -20,7 +21,7 @@ export type DynamicBatcherParts =
  * priorities, timeouts and cancellation act on every request that has not started; forming it in one step of the event
  * loop after the requests came lets those that arrive together run together.
  */
-export class DynamicBatcher implements Scheduler {
+export class DynamicBatcher implements InstanceScheduler {
   readonly #rules: BatchRules;
   readonly #pool: InstancePool;
   readonly #clock: Clock;
@@ -71,6 +72,15 @@ export class DynamicBatcher implements Scheduler {
     this.#observer.accepted(job);
     if (job.signal !== undefined) this.#unwatched.push(job);
     this.#planPass();
+  }
+
+  addInstance(instance: ModelInstance): void {
+    this.#pool.addInstance(instance);
+  }
+
+  removeInstance(instance: ModelInstance): Promise<void> {
+    this.#pool.checkRemovable(instance);
+    return this.#pool.removeInstance(instance);
   }
 
   stop(): Promise<void> {

@@ -127,7 +127,6 @@ export class RatedInstances implements IdleInstances, ResourceWaiter {
 
   add(instance: ModelInstance): void {
     this.#put(this.#rates.of(instance), instance);
-    this.#rates.limiter.plan();
   }
 
   remove(instance: ModelInstance): boolean {

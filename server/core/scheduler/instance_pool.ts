@@ -29,6 +29,12 @@ export interface ExecuteTimes {
   readonly endMs: number;
 }
 
+/** An instance that gets no more work. */
+interface LeavingInstance {
+  isRunning: boolean;
+  readonly onLeft: () => void;
+}
+
 /** What a pool works with. */
 export interface InstancePoolOptions {
   readonly instances: readonly ModelInstance[];
@@ -55,8 +61,9 @@ export class InstancePool {
   readonly #idle: IdleInstances;
   readonly #rates: ModelRates | undefined;
   readonly #instances: Set<ModelInstance>;
-  /** Instances that leave when their batch has ended, and whom to tell. */
-  readonly #leaving = new Map<ModelInstance, () => void>();
+  /** Jobs whose responses still come after their execution, by instance. */
+  readonly #streaming = new Map<ModelInstance, Set<Job>>();
+  readonly #leaving = new Map<ModelInstance, LeavingInstance>();
   readonly #clock: Clock;
   readonly #observer: JobObserver;
 
@@ -96,22 +103,30 @@ export class InstancePool {
     this.#rates?.limiter.dispatch();
   }
 
-  /** Takes a further instance into service; it may run at once. */
+  /** Takes a further instance into service; it may run at once. The rate limiter must know it already. */
   addInstance(instance: ModelInstance): void {
     if (this.#instances.has(instance)) throw new TypeError("Instance is in the pool already");
-    this.#instances.add(instance);
     this.#idle.add(instance);
+    this.#instances.add(instance);
     this.onAvailable();
   }
 
   /**
-   * Gives an instance no more work; settles when it runs nothing any more, and only then it may be disposed. The last
-   * one may leave too: what waits then waits for another one.
+   * Gives an instance no more work; settles when it runs nothing any more and all responses of its requests have come,
+   * and only then it may be disposed. The last one may leave too: what waits then waits for another one.
    */
   removeInstance(instance: ModelInstance): Promise<void> {
     if (!this.#instances.delete(instance)) throw new TypeError("Instance is not in the pool");
-    if (this.#idle.remove(instance)) return Promise.resolve();
-    return new Promise((resolve) => this.#leaving.set(instance, resolve));
+    return new Promise((onLeft) => {
+      this.#leaving.set(instance, { isRunning: !this.#idle.remove(instance), onLeft });
+      this.#checkLeft(instance);
+    });
+  }
+
+  /** Throws unless the instance may leave a scheduler that has this pool alone. */
+  checkRemovable(instance: ModelInstance): void {
+    if (this.#instances.size > 1 || !this.#instances.has(instance)) return;
+    throw new RangeError("The last instance of a model cannot be removed");
   }
 
   /** Runs a batch on a free instance; the caller has looked at `idleCount`. */
@@ -153,31 +168,57 @@ export class InstancePool {
     const { outcomes, inputEndMs, outputStartMs } = report;
     for (let index = 0; index < jobs.length; index++) {
       const job = jobs[index]!;
-      const outcome = turnOutcome(job, outcomes[index] ?? missingOutcome());
+      let outcome = outcomes[index] ?? missingOutcome();
+      if ("streamed" in outcome) outcome = this.#streamed(instance, job, outcome);
       job.outcome = this.refine === undefined ? outcome : this.refine(job, outcome);
     }
     const endMs = this.#clock.now();
     this.#observer.executed(jobs, { startMs, inputEndMs, outputStartMs, endMs });
-    if (this.#leaving.size === 0 || !this.#leaves(instance)) this.#idle.giveBack(instance);
+    const leaving = this.#leaving.size === 0 ? undefined : this.#leaving.get(instance);
+    if (leaving === undefined) this.#idle.giveBack(instance);
+    else {
+      leaving.isRunning = false;
+      this.#idle.dismiss(instance);
+      this.#checkLeft(instance);
+    }
     this.onFinished(jobs);
   }
 
-  #leaves(instance: ModelInstance): boolean {
-    const onLeft = this.#leaving.get(instance);
-    if (onLeft === undefined) return false;
+  #checkLeft(instance: ModelInstance): void {
+    const leaving = this.#leaving.get(instance);
+    if (leaving === undefined || leaving.isRunning || this.#streaming.has(instance)) return;
     this.#leaving.delete(instance);
-    this.#idle.dismiss(instance);
-    onLeft();
-    return true;
+    this.#rates?.remove(instance);
+    leaving.onLeft();
+  }
+
+  /** Another turn is only for jobs that may have one and still owe their last response (scheduling.md §4.1). */
+  #streamed(instance: ModelInstance, job: Job, outcome: StreamedOutcome): ExecuteOutcome {
+    if (outcome.reschedule === true) {
+      if (!job.mayReschedule) return { error: new ServerError("INTERNAL", NOT_ITERATIVE) };
+      return job.isFinalSent ? { ...outcome, reschedule: false } : outcome;
+    }
+    if (!job.isFinalSent && !job.isNull) this.#followStream(instance, job);
+    return outcome;
+  }
+
+  /** Notes that the instance still works for a job, until the last response. */
+  #followStream(instance: ModelInstance, job: Job): void {
+    let jobs = this.#streaming.get(instance);
+    if (jobs === undefined) this.#streaming.set(instance, jobs = new Set());
+    jobs.add(job);
+    const before = job.beforeFinish;
+    job.beforeFinish = (response) => {
+      before?.(response);
+      jobs.delete(job);
+      if (jobs.size > 0) return;
+      this.#streaming.delete(instance);
+      this.#checkLeft(instance);
+    };
   }
 }
 
-/** Another turn is only for jobs that may have one and still owe their last response (scheduling.md §4.1). */
-function turnOutcome(job: Job, outcome: ExecuteOutcome): ExecuteOutcome {
-  if (!("streamed" in outcome) || outcome.reschedule !== true) return outcome;
-  if (!job.mayReschedule) return { error: new ServerError("INTERNAL", NOT_ITERATIVE) };
-  return job.isFinalSent ? { ...outcome, reschedule: false } : outcome;
-}
+type StreamedOutcome = Extract<ExecuteOutcome, { readonly streamed: true }>;
 
 function missingOutcome(): ExecuteOutcome {
   return { error: new ServerError("INTERNAL", "Backend returned no outcome for the request") };

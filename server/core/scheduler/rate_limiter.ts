@@ -70,9 +70,20 @@ export class RateLimiter {
     planned: readonly PlannedInstance[],
     positions?: ConfigPositions,
   ): ModelRates {
+    this.check(config, planned, positions);
+    const rates = new ModelRates(this, this.#table);
+    rates.plan(config, planned);
+    return rates;
+  }
+
+  /** Checks instances that are not registered yet. @throws as `addModel`. */
+  check(
+    config: ModelConfig,
+    planned: readonly PlannedInstance[],
+    positions?: ConfigPositions,
+  ): void {
     const issues = [...this.#conflicts(config, planned), ...this.#shortages(config, planned)];
     if (issues.length > 0) throw configError(issues, positions);
-    return new ModelRates({ limiter: this, table: this.#table, config }, planned);
   }
 
   /** The waiter has work and no instance to run it on, or no longer. */
@@ -191,33 +202,46 @@ export class RateLimiter {
   }
 }
 
-/** What the instances of one model share. */
-interface RateParts {
-  readonly limiter: RateLimiter;
-  readonly table: ResourceTable;
-  readonly config: ModelConfig;
-}
-
 /** The instances of one loaded model as the rate limiter knows them; disposing it takes them all out. */
 export class ModelRates implements Disposable {
   readonly limiter: RateLimiter;
-  readonly #parts: RateParts;
+  readonly #table: ResourceTable;
   /** Instances to come: what they need is known and counts, so that loads side by side see each other. */
   readonly #planned = new Map<PlannedInstance, RatedInstance>();
   readonly #rated = new Map<ModelInstance, RatedInstance>();
 
-  constructor(parts: RateParts, planned: readonly PlannedInstance[]) {
-    this.limiter = parts.limiter;
-    this.#parts = parts;
-    for (const each of planned) this.#planned.set(each, this.#register(each));
+  constructor(limiter: RateLimiter, table: ResourceTable) {
+    this.limiter = limiter;
+    this.#table = table;
+  }
+
+  /** Registers instances to come, of the configuration that the model has now (see `RateLimiter.check`). */
+  plan(config: ModelConfig, planned: readonly PlannedInstance[]): void {
+    for (const plan of planned) {
+      const { groupIndex, deviceId } = plan;
+      const demands = demandsOf(config, groupIndex, deviceId).map(({ demand }) => demand);
+      this.#planned.set(plan, {
+        needs: this.#table.register(demands, config.name),
+        priority: Math.max(1, config.instanceGroup[groupIndex]?.rateLimiter?.priority ?? 1),
+        scaledPriority: 0,
+      });
+    }
     // A capacity may have grown.
     this.limiter.plan();
   }
 
   /** Says which instance was made of a plan. */
   add(instance: ModelInstance, plan: PlannedInstance): void {
-    this.#rated.set(instance, this.#planned.get(plan) ?? this.#register(plan));
+    const rated = this.#planned.get(plan);
+    if (rated === undefined) throw new TypeError("Instance was not planned");
     this.#planned.delete(plan);
+    this.#rated.set(instance, rated);
+  }
+
+  /** Forgets the plans of which no instance was made. */
+  cancelPlans(): void {
+    for (const { needs } of this.#planned.values()) this.#table.unregister(needs);
+    this.#planned.clear();
   }
 
   /** Takes an instance out that does not run any more. */
@@ -225,7 +249,7 @@ export class ModelRates implements Disposable {
     const rated = this.#rated.get(instance);
     if (rated === undefined) return;
     this.#rated.delete(instance);
-    this.#parts.table.unregister(rated.needs);
+    this.#table.unregister(rated.needs);
   }
 
   of(instance: ModelInstance): RatedInstance {
@@ -234,21 +258,9 @@ export class ModelRates implements Disposable {
     return rated;
   }
 
-  #register({ groupIndex, deviceId }: PlannedInstance): RatedInstance {
-    const { config, table } = this.#parts;
-    const demands = demandsOf(config, groupIndex, deviceId).map(({ demand }) => demand);
-    return {
-      needs: table.register(demands, config.name),
-      priority: Math.max(1, config.instanceGroup[groupIndex]?.rateLimiter?.priority ?? 1),
-      scaledPriority: 0,
-    };
-  }
-
   [Symbol.dispose](): void {
-    for (const { needs } of this.#planned.values()) this.#parts.table.unregister(needs);
-    for (const { needs } of this.#rated.values()) this.#parts.table.unregister(needs);
-    this.#planned.clear();
-    this.#rated.clear();
+    this.cancelPlans();
+    for (const instance of [...this.#rated.keys()]) this.remove(instance);
   }
 }
 

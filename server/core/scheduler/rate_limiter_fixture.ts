@@ -122,22 +122,24 @@ export class RatedModel {
   readonly answers: RatedAnswer[] = [];
   readonly demands: readonly HeldResources[];
   readonly rates: ModelRates;
-  readonly pool: InstancePool;
+  readonly instances: readonly FakeInstance[];
   readonly scheduler: Scheduler;
   readonly statistics: VersionStatistics;
   readonly #fixture: RateLimiterFixture;
+  readonly #options: RatedModelOptions;
   #sentCount = 0;
 
   constructor(name: string, fixture: RateLimiterFixture, options: RatedModelOptions) {
     this.name = name;
     this.#fixture = fixture;
+    this.#options = options;
     const clock = this.clock = fixture.clock;
     const config = createConfig(name, options);
     const planned = planInstances(options.groups);
     this.demands = planned.map((plan) => heldResources(options.groups, plan));
     this.rates = fixture.limiter.addModel(config, planned);
     const executeMs = [options.executeMs ?? 10].flat();
-    const instances = planned.map((plan, index) => {
+    const instances = this.instances = planned.map((plan, index) => {
       const { executions } = this;
       const instance = new CheckedInstance(
         `${name}_${plan.groupIndex}_${index}`,
@@ -150,7 +152,7 @@ export class RatedModel {
     });
     const statistics = { model: name, version: 1, tags: {}, clock, statistics: {} };
     this.statistics = new VersionStatistics({ ...statistics });
-    this.pool = new InstancePool({
+    const pool = new InstancePool({
       instances,
       clock,
       observer: this.statistics,
@@ -158,7 +160,7 @@ export class RatedModel {
     });
     this.scheduler = createScheduler(config, {
       instances,
-      createPool: () => this.pool,
+      createPool: () => pool,
       clock,
       observer: this.statistics,
       rules: createTensorRules(config),
@@ -176,13 +178,14 @@ export class RatedModel {
     );
   }
 
-  /** A further instance of a group, not in the pool yet. */
-  createInstance(plan: PlannedInstance, groups: readonly RatedGroup[]): CheckedInstance {
+  /** A further instance of a group, known to the limiter and not yet in service. */
+  createInstance(plan: PlannedInstance): CheckedInstance {
     const { clock, executions } = this;
-    const held = heldResources(groups, plan);
+    const held = heldResources(this.#options.groups, plan);
     const name = `${this.name}_${plan.groupIndex}_new`;
-    const options = { clock, executions, executeMs: [10] };
+    const options = { clock, executions, executeMs: [this.#options.executeMs ?? 10].flat() };
     const instance = new CheckedInstance(name, options, this.#fixture, held);
+    this.rates.plan(createConfig(this.name, this.#options), [plan]);
     this.rates.add(instance, plan);
     return instance;
   }

@@ -1,3 +1,4 @@
+import type { ModelInstance } from "../../../backends/backend.ts";
 import { ServerError } from "../../../proto/status.ts";
 import { type Job, requestPrefix } from "./job.ts";
 
@@ -15,6 +16,18 @@ export interface Scheduler {
   readonly inflightCount: number;
   /** Refuses new jobs from now on; settles when every job taken before was finished. */
   stop(options?: StopOptions): Promise<void>;
+}
+
+/** A scheduler whose instances may come and go while it runs (scheduling.md §10). */
+export interface InstanceScheduler extends Scheduler {
+  /** Takes a further instance into service: it serves what waits at once. The rate limiter must know it already. */
+  addInstance(instance: ModelInstance): void;
+  /**
+   * Gives an instance no more work. Settles when it has nothing to do any more, all responses of its requests have come
+   * and the rate limiter has forgotten it: then it may be disposed.
+   * @throws RangeError for the last instance: what waits could never run.
+   */
+  removeInstance(instance: ModelInstance): Promise<void>;
 }
 
 /** How a scheduler stops. */
