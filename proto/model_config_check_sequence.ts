@@ -1,6 +1,7 @@
 import {
   DataType,
   type ModelConfig,
+  ModelInstanceGroup_Kind,
   type ModelSequenceBatching,
   type ModelSequenceBatching_Control,
   ModelSequenceBatching_Control_Kind,
@@ -65,10 +66,14 @@ export function checkSequenceStates(
       );
     }
     if (!state.useGrowableMemory) continue;
-    const need = "'use_same_buffer_for_input_output' and an instance group of KIND_GPU";
+    const isOnGpu = config.instanceGroup.some(({ kind }) => kind === ModelInstanceGroup_Kind.GPU);
     add(
       "use_growable_memory",
-      `'use_growable_memory' of state '${state.inputName}' needs ${need} for ${config.name}`,
+      `'use_growable_memory' of state '${state.inputName}' ` +
+        (state.useSameBufferForInputOutput && isOnGpu
+          ? `is not supported for ${config.name}: states are kept in the memory of the processor`
+          : `needs 'use_same_buffer_for_input_output' and an instance group of KIND_GPU for ` +
+            config.name),
     );
   }
   issues.push(...checkStateNames(config, batching));

@@ -245,6 +245,13 @@ const IO_FAULTS: readonly [string, readonly string[]][] = [
     ],
   ],
   [
+    `instance_group { kind: KIND_GPU } sequence_batching { state { input_name: "S" output_name: "T"
+       data_type: TYPE_FP32 use_same_buffer_for_input_output: true use_growable_memory: true } }`,
+    [
+      "sequence_batching.state[0].use_growable_memory | 'use_growable_memory' of state 'S' is not supported for m: states are kept in the memory of the processor",
+    ],
+  ],
+  [
     `${INPUT} ${OUTPUT} sequence_batching {
        control_input { name: "C" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
        state { input_name: "A" output_name: "T" data_type: TYPE_FP32 dims: -2 }
