@@ -1,7 +1,6 @@
 import type { ModelInput, ModelOutput } from "../../proto/gen/model_config_pb.ts";
 import { DataType } from "../../proto/gen/model_config_pb.ts";
 import { configError, configFaults, type ConfigIssue } from "../../proto/model_config.ts";
-import { ServerError } from "../../proto/status.ts";
 import { formatShape } from "../../proto/tensor.ts";
 import type { SessionSignature, TensorSignature } from "../../ffi/onnxruntime/mod.ts";
 import type { ModelSource } from "../backend.ts";
@@ -30,7 +29,9 @@ export function checkSignature(source: ModelSource, signature: SessionSignature)
     try {
       fedCount += check() ?? 0;
     } catch (reason) {
-      issues.push(...configFaults(reason).issues.map((issue) => ({ ...issue, path })));
+      for (const issue of configFaults(reason).issues) {
+        issues.push({ ...issue, path: issue.path === "" ? path : `${path}.${issue.path}` });
+      }
     }
   };
   collect("sequence_batching.control_input", () => checkControls(config, tensors));
@@ -54,8 +55,17 @@ function byName(tensors: readonly TensorSignature[]): Map<string, TensorSignatur
   return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }
 
-function refuse(message: string): never {
-  throw new ServerError("INVALID_ARG", message);
+function refuse(message: string, field = ""): never {
+  throw configError([{ path: field, message }]);
+}
+
+/** Runs a check of one field of a tensor. */
+function atField(field: string, check: () => void): void {
+  try {
+    check();
+  } catch (reason) {
+    throw configError(configFaults(reason).issues.map((issue) => ({ ...issue, path: field })));
+  }
 }
 
 function checkInputCount(source: ModelSource, tensors: ModelTensors, fedCount: number): void {
@@ -93,6 +103,7 @@ function checkInput(input: ModelInput, tensors: ModelTensors): void {
     const allowed = [...inputs.keys(), ...initializers.keys()];
     refuse(
       `unexpected inference input '${input.name}', allowed inputs are: ${allowed.join(", ")}`,
+      "name",
     );
   }
   checkIsTensor(tensor);
@@ -111,7 +122,10 @@ function checkInput(input: ModelInput, tensors: ModelTensors): void {
         `[-1]  for ragged input '${input.name}', model provides ${formatShape(dims)}`,
     );
   }
-  checkDims(tensor, input.reshape?.shape ?? input.dims, { tensors, isExact: false });
+  atField(
+    "dims",
+    () => checkDims(tensor, input.reshape?.shape ?? input.dims, { tensors, isExact: false }),
+  );
 }
 
 function checkOutput(
@@ -122,12 +136,18 @@ function checkOutput(
   const tensor = tensors.outputs.get(output.name);
   if (tensor === undefined) {
     const allowed = [...tensors.outputs.keys()].join(", ");
-    refuse(`unexpected inference output '${output.name}', allowed outputs are: ${allowed}`);
+    refuse(
+      `unexpected inference output '${output.name}', allowed outputs are: ${allowed}`,
+      "name",
+    );
   }
   checkIsTensor(tensor);
   checkType(output, tensor, { modelName: tensors.modelName, kind: "output" });
   if (isScattered) return;
-  checkDims(tensor, output.reshape?.shape ?? output.dims, { tensors, isExact: true });
+  atField(
+    "dims",
+    () => checkDims(tensor, output.reshape?.shape ?? output.dims, { tensors, isExact: true }),
+  );
 }
 
 function checkType(
@@ -141,6 +161,7 @@ function checkType(
   refuse(
     `unable to load model '${modelName}', configuration expects datatype ${expected} for ${kind} ` +
       `'${name}', model provides ${provided}`,
+    "data_type",
   );
 }
 

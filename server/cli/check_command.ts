@@ -1,6 +1,7 @@
 import { ServerError } from "../../proto/status.ts";
 import { listFaults } from "../core/check/check_faults.ts";
-import { type CheckedModel, checkModel, type CheckParts } from "../core/check/model_check.ts";
+import { checkModelDeeply } from "../core/check/deep_check.ts";
+import type { CheckedModel, CheckParts } from "../core/check/model_check.ts";
 import { fixModel } from "../core/check/model_fix.ts";
 import { checkRepositories } from "../core/check/repository_check.ts";
 import { createCheckParts, EXIT, readCheckOptions, shownPath } from "./check_options.ts";
@@ -56,7 +57,7 @@ async function createReport(
 ): Promise<CheckReport> {
   const fixes: CheckFix[] = [];
   const checkOne = async (name: string): Promise<CheckedModel> => {
-    const model = await checkModel(name, parts);
+    const model = await checkModelDeeply(name, parts);
     if (!isFix || model.stage === "good") return model;
     const fixed = await fixModel(model, parts);
     if (fixed.after === fixed.before) return model;
@@ -70,7 +71,7 @@ async function createReport(
       : await tryWrite({ repository, directory, fileName, before, after });
     const isWritten = !isDryRun && error === undefined;
     fixes.push({ file, diff, isWritten, error });
-    return isWritten ? fixed.model : model;
+    return isWritten ? await checkModelDeeply(name, parts) : model;
   };
   const checked = await checkRepositories(parts, checkOne);
   return { modelCount: checked.models.length, faults: listFaults(checked), fixes };

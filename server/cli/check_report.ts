@@ -20,7 +20,7 @@ export interface CheckReport {
 }
 
 /** Version of the JSON form; grows when a member goes or changes its meaning, not when one is added. */
-const JSON_VERSION = 1;
+const JSON_FORMAT = 1;
 
 /** True when nothing is left that the server would refuse. */
 export function isClean({ faults, fixes }: CheckReport): boolean {
@@ -35,8 +35,12 @@ export function formatCheckReport(report: CheckReport): string {
       ? diff
       : `${diff}${shownPath(file)}: error: cannot mend this file: ${error}\n`
   );
-  const faults = report.faults.map(formatFault);
-  return [...fixes, ...faults, summary(report)].join("");
+  return [...fixes, formatFaults(report.faults), summary(report)].join("");
+}
+
+/** Lines of the report, one or more per fault. */
+export function formatFaults(faults: readonly CheckFault[]): string {
+  return faults.map(formatFault).join("");
 }
 
 function formatFault(fault: CheckFault): string {
@@ -102,7 +106,7 @@ export function formatCheckJson(report: CheckReport): string {
   }));
   const { modelCount } = report;
   const document = {
-    version: JSON_VERSION,
+    format: JSON_FORMAT,
     ok: isClean(report),
     models: modelCount,
     faults,

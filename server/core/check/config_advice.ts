@@ -29,7 +29,8 @@ export function adviseOnConfig(
   return issues.map((issue) => {
     if (issue.mend !== undefined) return issue;
     const advice = adviceOn(issue, context);
-    return { ...issue, ...advice, ...(issue.hint === undefined ? {} : { hint: issue.hint }) };
+    if (advice.hint === undefined || issue.hint === undefined) return { ...issue, ...advice };
+    return { ...issue, ...advice, hint: `${advice.hint} (${issue.hint})` };
   });
 }
 

@@ -6,7 +6,7 @@ import { composingModels, findCircle, sortByDependency } from "../ensemble/compo
 import { checkComposition, type ComposingModel } from "../ensemble/composition_check.ts";
 import type { EnsembleStep } from "../ensemble/ensemble_graph.ts";
 import { DUPLICATE_MODEL_REASON, openModelRepository } from "../model_repository.ts";
-import { type CheckedModel, checkModel, type CheckParts } from "./model_check.ts";
+import type { CheckedModel, CheckParts } from "./model_check.ts";
 
 /** A fault that concerns no configuration: of a repository, or of a folder that cannot be read as a model. */
 export interface FolderFault {
@@ -30,7 +30,7 @@ export interface CheckedRepositories {
  */
 export async function checkRepositories(
   parts: CheckParts,
-  checkOne: (name: string) => Promise<CheckedModel> = (name) => checkModel(name, parts),
+  checkOne: (name: string) => Promise<CheckedModel>,
 ): Promise<CheckedRepositories> {
   const folders: FolderFault[] = [];
   const places = await listModels(parts, folders);
