@@ -11,7 +11,12 @@ import {
   encodeInferResponse,
   isBinaryOutput,
 } from "../../proto/http_codec_response.ts";
-import type { InferResponse } from "../../proto/infer.ts";
+import {
+  decodeGenerateRequest,
+  encodeGenerateResponse,
+  type GenerateTarget,
+} from "../../proto/http_codec_generate.ts";
+import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import { JsonWriter } from "../../proto/json_writer.ts";
 import { ServerError } from "../../proto/status.ts";
 import { StringCache } from "../../proto/string_cache.ts";
@@ -94,18 +99,36 @@ export class BodyCodec implements Disposable {
       return encodeInferResponse(response, requested, { forms, writer: this.writer });
     }
     return this.#thread.run("encodeResponse", () => ({
-      response: {
-        ...response,
-        outputs: response.outputs.map((output) => ({ ...output, data: output.data.slice() })),
-      },
+      response: copyOf(response),
       requested,
       forms,
     }));
   }
 
+  /** Decodes the body of a generate request; see `decodeGenerateRequest`. */
+  decodeGenerate(body: Uint8Array, target: GenerateTarget): InferRequest | Promise<InferRequest> {
+    if (body.length <= INLINE_JSON_BYTES || body.length > target.maxInputBytes) {
+      return decodeGenerateRequest(body, target);
+    }
+    return this.#thread.run("decodeGenerate", () => ({ body: body.slice(), target }));
+  }
+
+  /** Encodes one response of a generate request; see `encodeGenerateResponse`. */
+  encodeGenerate(response: InferResponse): Uint8Array | Promise<Uint8Array> {
+    const byteSize = response.outputs.reduce((size, { data }) => size + data.length, 0);
+    if (byteSize <= INLINE_TENSOR_BYTES) return encodeGenerateResponse(response, this.writer);
+    return this.#thread.run("encodeGenerate", () => ({ response: copyOf(response) }));
+  }
+
   [Symbol.dispose](): void {
     this.#thread[Symbol.dispose]();
   }
+}
+
+/** With tensors of its own, which may go to another thread. */
+function copyOf(response: InferResponse): InferResponse {
+  const outputs = response.outputs.map((output) => ({ ...output, data: output.data.slice() }));
+  return { ...response, outputs };
 }
 
 /** What gzip data says of its own length, modulo 2^32, in its last four bytes; nothing more than a hint. */

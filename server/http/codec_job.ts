@@ -1,7 +1,12 @@
 import { deflateSync, gzipSync, unzipSync } from "node:zlib";
 import { type InferDocument, type OutputForms, readInferDocument } from "../../proto/http_codec.ts";
 import { type EncodedResponse, encodeInferResponse } from "../../proto/http_codec_response.ts";
-import type { InferResponse, RequestedOutput } from "../../proto/infer.ts";
+import {
+  decodeGenerateRequest,
+  encodeGenerateResponse,
+  type GenerateTarget,
+} from "../../proto/http_codec_generate.ts";
+import type { InferRequest, InferResponse, RequestedOutput } from "../../proto/infer.ts";
 import { JsonWriter } from "../../proto/json_writer.ts";
 import { ServerError, type StatusCode } from "../../proto/status.ts";
 import type { ContentCoding } from "./content_encoding.ts";
@@ -27,6 +32,14 @@ export interface CodecJobs {
       readonly forms: OutputForms;
     };
     output: EncodedResponse;
+  };
+  decodeGenerate: {
+    input: { readonly body: Uint8Array; readonly target: GenerateTarget };
+    output: InferRequest;
+  };
+  encodeGenerate: {
+    input: { readonly response: InferResponse };
+    output: Uint8Array;
   };
 }
 
@@ -63,6 +76,12 @@ const CODEC: Codec = {
   },
   encodeResponse({ response, requested, forms }) {
     return encodeInferResponse(response, requested, { forms, writer: new JsonWriter() });
+  },
+  decodeGenerate({ body, target }) {
+    return decodeGenerateRequest(body, target);
+  },
+  encodeGenerate({ response }) {
+    return ownBytes(encodeGenerateResponse(response, new JsonWriter()));
   },
 };
 

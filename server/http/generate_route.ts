@@ -1,5 +1,4 @@
-import { decodeGenerateRequest, encodeGenerateResponse } from "../../proto/http_codec_generate.ts";
-import type { InferRequest } from "../../proto/infer.ts";
+import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { StreamedResponse } from "../core/inference_api.ts";
 import { Cancellation } from "../transport/cancellation.ts";
@@ -16,51 +15,72 @@ const NOT_ONE_RESPONSE =
   "generates various number of responses";
 
 /** `POST …/generate` (http.md §10): the one response of the model. */
-export function postGenerate(
+export async function postGenerate(
   context: HttpContext,
   request: HttpRequest,
   path: PathParts,
 ): Promise<HttpResponse> {
-  const decoded = decode(context, request, path);
+  const decoding = decode(context, request, path);
+  const decoded = decoding instanceof Promise ? await decoding : decoding;
   const cancellation = follow(request);
-  return new Promise((resolve, reject) => {
-    let first: HttpResponse | undefined;
-    cancellation.addEventListener("abort", () => reject(gone()));
-    const answerWrongCount = () =>
-      // The status is that of the first response.
-      resolve(jsonResponse({ error: NOT_ONE_RESPONSE }, { status: first?.status ?? 200 }));
-    const receive = (message: StreamedResponse): undefined => {
-      const answer = encodeAnswer(context, message);
-      if (answer === undefined) return;
-      if (first === undefined) {
-        first = answer;
-        return;
-      }
-      answerWrongCount();
-      // Nobody will get what else the model makes of it.
-      cancellation.abort();
-    };
-    context.api.inferStream(decoded, receive, { signal: cancellation }).then(
-      () => first === undefined ? answerWrongCount() : resolve(first),
-      reject,
-    );
+  const { promise, resolve, reject } = Promise.withResolvers<HttpResponse>();
+  cancellation.addEventListener("abort", () => reject(gone()));
+  let first: Promise<HttpResponse> | HttpResponse | undefined;
+  let count = 0;
+  const answerWrongCount = async () => {
+    // The status is that of the first response.
+    const { status } = await first ?? { status: 200 };
+    resolve(jsonResponse({ error: NOT_ONE_RESPONSE }, { status }));
+    // Nobody will get what else the model makes of it.
+    cancellation.abort();
+  };
+  const receive = (message: StreamedResponse): undefined => {
+    const { response, error } = message;
+    if (response === undefined && error === undefined) return;
+    if (++count === 1) {
+      first = encodeAnswer(context, message);
+      return;
+    }
+    if (response !== undefined) context.api.releaseResponse(response);
+    if (count === 2) void answerWrongCount();
+  };
+  context.api.inferStream(decoded, receive, { signal: cancellation }).then(
+    () => count === 1 ? resolve(first!) : answerWrongCount(),
+    reject,
+  );
+  return await promise;
+}
+
+/** Never rejects. */
+function encodeAnswer(
+  context: HttpContext,
+  { response, error }: StreamedResponse,
+): Promise<HttpResponse> | HttpResponse {
+  if (response === undefined) return errorResponse(error);
+  return encode<HttpResponse>(context, response, {
+    answer: (json) => ({ status: 200, headers: JSON_HEADERS, body: [json] }),
+    fail: errorResponse,
   });
 }
 
-function encodeAnswer(
+/** Encodes a response, at once if it is short, gives it back, and makes an answer of the JSON or of the failure. */
+function encode<Answer>(
   { api, codec }: HttpContext,
-  { response, error }: StreamedResponse,
-): HttpResponse | undefined {
-  if (error !== undefined) return errorResponse(error);
-  if (response === undefined) return undefined;
+  response: InferResponse,
+  { answer, fail }: { answer: (json: Uint8Array) => Answer; fail: (reason: unknown) => Answer },
+): Answer | Promise<Answer> {
+  let json: Uint8Array | Promise<Uint8Array>;
   try {
-    const body = [encodeGenerateResponse(response, codec.writer)];
-    return { status: 200, headers: JSON_HEADERS, body };
+    json = codec.encodeGenerate(response);
   } catch (reason) {
-    return errorResponse(reason);
-  } finally {
     api.releaseResponse(response);
+    return fail(reason);
   }
+  if (json instanceof Promise) {
+    return json.finally(() => api.releaseResponse(response)).then(answer, fail);
+  }
+  api.releaseResponse(response);
+  return answer(json);
 }
 
 /** `POST …/generate_stream`: every response as a server-sent event; the first one decides the status. */
@@ -69,36 +89,17 @@ export async function postGenerateStream(
   request: HttpRequest,
   path: PathParts,
 ): Promise<HttpResponse> {
-  const decoded = decode(context, request, path);
+  const decoding = decode(context, request, path);
+  const decoded = decoding instanceof Promise ? await decoding : decoding;
   const cancellation = follow(request);
-  const body = new StreamedBody(() => cancellation.abort());
-  const status = Promise.withResolvers<number>();
-  cancellation.addEventListener("abort", () => {
-    body.giveUp();
-    status.resolve(httpStatus(gone()));
-  });
-  const receive = (message: StreamedResponse): Promise<void> | undefined => {
-    const event = encodeEvent(context, message);
-    if (event === undefined) return undefined;
-    status.resolve(event.status);
-    return body.write(event.bytes);
-  };
+  const events = new EventWriter(context, () => cancellation.abort());
+  cancellation.addEventListener("abort", () => events.giveUp());
+  const receive = (message: StreamedResponse) => events.write(message);
   context.api.inferStream(decoded, receive, { signal: cancellation }).then(
-    () => {
-      status.resolve(200);
-      body.end();
-    },
-    (reason) => {
-      const error = ServerError.from(reason);
-      // What no model ever had is answered like any other refused request.
-      if (error.isRefusal) return status.reject(error);
-      const event = errorEvent(error);
-      status.resolve(event.status);
-      void body.write(event.bytes);
-      body.end();
-    },
+    () => events.end(),
+    (reason) => events.fail(ServerError.from(reason)),
   );
-  return { status: await status.promise, headers: EVENT_HEADERS, body };
+  return { status: await events.status, headers: EVENT_HEADERS, body: events.body };
 }
 
 interface ServerSentEvent {
@@ -106,18 +107,68 @@ interface ServerSentEvent {
   readonly bytes: Uint8Array;
 }
 
-function encodeEvent(
-  { api, codec }: HttpContext,
-  { response, error }: StreamedResponse,
-): ServerSentEvent | undefined {
-  if (error !== undefined) return errorEvent(error);
-  if (response === undefined) return undefined;
-  try {
-    return { status: 200, bytes: formatEvent(encodeGenerateResponse(response, codec.writer)) };
-  } catch (reason) {
-    return errorEvent(reason);
-  } finally {
-    api.releaseResponse(response);
+/** Writes responses as events, in order although to encode a large one takes a while. */
+class EventWriter {
+  readonly body: StreamedBody;
+  readonly #context: HttpContext;
+  readonly #status = Promise.withResolvers<number>();
+  /** Settles when everything before was written. */
+  #turn: Promise<void> | undefined;
+
+  constructor(context: HttpContext, onGone: () => void) {
+    this.#context = context;
+    this.body = new StreamedBody(onGone);
+  }
+
+  /** That of the first event; rejects when there is to be an error without events. */
+  get status(): Promise<number> {
+    return this.#status.promise;
+  }
+
+  write(message: StreamedResponse): Promise<void> | undefined {
+    const { response, error } = message;
+    if (response === undefined && error === undefined) return undefined;
+    const event = response === undefined ? errorEvent(error) : encode(this.#context, response, {
+      answer: (json) => ({ status: 200, bytes: formatEvent(json) }),
+      fail: errorEvent,
+    });
+    if (this.#turn === undefined && !(event instanceof Promise)) return this.#put(event);
+    const turn = (this.#turn ?? Promise.resolve()).then(() => event)
+      .then((encoded) => this.#put(encoded));
+    this.#turn = turn;
+    turn.then(() => {
+      if (this.#turn === turn) this.#turn = undefined;
+    });
+    return turn;
+  }
+
+  #put({ status, bytes }: ServerSentEvent): Promise<void> | undefined {
+    this.#status.resolve(status);
+    return this.body.write(bytes);
+  }
+
+  /** The model is done. */
+  end(): void {
+    if (this.#turn !== undefined) {
+      this.#turn.then(() => this.end());
+      return;
+    }
+    this.#status.resolve(200);
+    this.body.end();
+  }
+
+  /** The request failed before the model answered. */
+  fail(error: ServerError): void {
+    // What no model ever had is answered like any other refused request.
+    if (error.isRefusal) return this.#status.reject(error);
+    void this.write({ error, isFinal: true });
+    this.end();
+  }
+
+  /** The client has gone. */
+  giveUp(): void {
+    this.body.giveUp();
+    this.#status.resolve(httpStatus(gone()));
   }
 }
 
@@ -153,10 +204,10 @@ function follow({ signal }: HttpRequest): Cancellation {
 
 /** @throws ServerError when the model is not there, or the body is no request for it. */
 function decode(
-  { api, options }: HttpContext,
+  { api, options, codec }: HttpContext,
   request: HttpRequest,
   { model, version }: PathParts,
-): InferRequest {
+): InferRequest | Promise<InferRequest> {
   const { inputs } = api.modelMetadata(model, version);
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase() ?? "";
   if (encoding !== "" && encoding !== "identity") {
@@ -165,7 +216,7 @@ function decode(
       "Unsupported content-encoding, only 'identity' is supported.",
     );
   }
-  return decodeGenerateRequest(request.body, {
+  return codec.decodeGenerate(request.body, {
     modelName: model,
     modelVersion: version,
     inputs,

@@ -74,7 +74,8 @@ Deno.test("generate refuses none and several responses with the status of the fi
   assert.deepEqual(JSON.parse(await textOf(empty)), WRONG_COUNT);
   const several = setUp("generate");
   several.started.receive({ response: response(1), isFinal: false });
-  several.started.receive({ response: response(2), isFinal: false });
+  several.started.receive({ response: response(2), isFinal: true });
+  several.started.settle();
   const answer = await several.answer;
   assert.equal(answer.status, 200);
   assert.deepEqual(JSON.parse(await textOf(answer)), WRONG_COUNT);
@@ -107,6 +108,43 @@ Deno.test("generate_stream sends one event per response as it comes, none for a 
   started.settle();
   assert.equal(await text(), event(2));
   assert.equal((await parts.next()).done, true);
+});
+
+Deno.test("generate_stream keeps the order although a large response takes longer to encode", async () => {
+  const { facade, started, answer, handler } = setUp("generate_stream");
+  const data = new Uint8Array(400_000);
+  const large = { name: "OUT", datatype: "INT32" as const, shape: [100_000], data };
+  started.receive({ response: { ...response(0), outputs: [large] }, isFinal: false });
+  started.receive({ response: response(1), isFinal: false });
+  started.receive({ error: new ServerError("INTERNAL", "last"), isFinal: true });
+  started.settle();
+  const events = (await textOf(await answer)).split("\n\n");
+  assert.equal(
+    events[0]!.length,
+    "data: ".length + JSON.stringify({
+      OUT: Array.from({ length: 100_000 }, () => 0),
+      model_name: "llm",
+      model_version: "1",
+    }).length,
+  );
+  assert.deepEqual(events.slice(1), [event(1).trim(), `data: {"error":"last"}`, ""]);
+  assert.equal(facade.released.length, 2);
+  handler[Symbol.dispose]();
+});
+
+Deno.test("generate reads and answers large bodies off the event loop", async () => {
+  const facade = new InMemoryFacade([memoryModel("llm", { decoupled: true })]);
+  using handler = createHttpHandler(facade, DEFAULT_HTTP_OPTIONS);
+  const body = JSON.stringify({ IN0: Array.from({ length: 400_000 }, (_, index) => index) });
+  const answer = await handler.handle(
+    memoryRequest("POST", "/v2/models/llm/generate", { body: body + " ".repeat(1_000_000) }),
+  );
+  assert.equal(answer.status, 200);
+  assert.equal(JSON.parse(await textOf(answer)).OUT0[399_999], 399_999);
+  const broken = await handler.handle(
+    memoryRequest("POST", "/v2/models/llm/generate", { body: `{"IN0":[${"1,".repeat(1_000_000)}` }),
+  );
+  assert.equal(broken.status, 400);
 });
 
 Deno.test("generate_stream takes the status from the first response", async () => {
