@@ -392,6 +392,25 @@ def test_an_ensemble_forgets_its_answers_when_a_step_is_reloaded(tmp_path, start
     http.close()
 
 
+def test_an_ensemble_of_decoupled_models_cannot_use_the_cache(tmp_path, start):
+    repository = Repository(tmp_path / "repository")
+    numbers = [("IN", "INT32", [-1]), ("DELAY", "UINT32", [-1]), ("WAIT", "UINT32", [1])]
+    outputs = [("OUT", "INT32", [1]), ("IDX", "UINT32", [1])]
+    sections = tensor_section("input", numbers) + tensor_section("output", outputs)
+    repository.config("repeat", f'backend: "repeat"\n{sections}model_transaction_policy {{ decoupled: true }}\n')
+    repository.directory("repeat", 1)
+    maps = "".join(f'input_map {{ key: "{name}" value: "{name}" }}' for name, *_ in numbers)
+    maps += "".join(f'output_map {{ key: "{name}" value: "{name}" }}' for name, *_ in outputs)
+    steps = f'ensemble_scheduling {{ step {{ model_name: "repeat" model_version: -1 {maps} }} }}\n'
+    repository.config("streams", f'platform: "ensemble"\n{sections}{steps}{CACHED}')
+    repository.directory("streams", 1)
+    server = start(repository.root, LOCAL, "--model-control-mode=explicit")
+    http = PROTOCOLS["http"](server)
+    with pytest.raises(InferenceServerException, match="Response Cache does not currently support model streams with 'decoupled'"):
+        http.client.load_model("streams")
+    http.close()
+
+
 def test_a_server_without_cache_serves_models_that_want_one(tmp_path, start):
     repository = Repository(tmp_path / "repository")
     write_noisy(repository, "noisy")

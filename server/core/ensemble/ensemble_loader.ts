@@ -5,7 +5,12 @@ import {
   ModelTransactionPolicySchema,
 } from "../../../proto/gen/model_config_pb.ts";
 import type { InferResponse } from "../../../proto/infer.ts";
-import { checkModelIo, configError, type ConfigIssue } from "../../../proto/model_config.ts";
+import {
+  checkModelIo,
+  configError,
+  type ConfigIssue,
+  type ConfigPositions,
+} from "../../../proto/model_config.ts";
 import { isEnsemble } from "../../../proto/model_config_normalize.ts";
 import type { Clock } from "../clock.ts";
 import { type OutputLabels, readLabels } from "../config_labels.ts";
@@ -75,6 +80,7 @@ export async function loadEnsemble(
   const graph = createEnsembleGraph(config);
   const models = graph.steps.map((step) => findModel(step, parts.registry)!);
   completeConfig(config, models);
+  checkResponseCache(config, source.positions);
   const statistics = new VersionStatistics({
     model: source.name,
     version,
@@ -137,6 +143,16 @@ function completeConfig(config: ModelConfig, models: readonly Model[]): void {
   const { schedulingChoice } = config;
   if (schedulingChoice.case !== "ensembleScheduling") return;
   for (const step of schedulingChoice.value.step) step.modelNamespace = "";
+}
+
+/** What a configuration says about decoupled responses itself was checked before: here it comes from the steps. */
+function checkResponseCache(config: ModelConfig, positions: ConfigPositions | undefined): void {
+  if (config.responseCache?.enable !== true || !config.modelTransactionPolicy!.decoupled) return;
+  const message =
+    `Response Cache does not currently support model ${config.name} with 'decoupled' transaction ` +
+    `policy. Please disable the response cache.`;
+  const hint = "a model of the ensemble is decoupled";
+  throw configError([{ path: "response_cache", message, hint }], positions);
 }
 
 interface SchedulerSource {
