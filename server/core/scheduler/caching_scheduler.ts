@@ -6,7 +6,7 @@ import type { CachePartition } from "../response_cache.ts";
 import { requestKey } from "../response_cache_key.ts";
 import type { JobObserver } from "./instance_pool.ts";
 import type { Job } from "./job.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { Scheduler, StopOptions } from "./scheduler.ts";
 
 /** What the statistics are told about the cache; implemented by `VersionStatistics`. */
 export interface CacheObserver extends Pick<JobObserver, "accepted"> {
@@ -66,10 +66,10 @@ export class CachingScheduler implements Scheduler {
   }
 
   /** Also drops what was kept; answers of requests still running are not kept any more. */
-  stop(): Promise<void> {
+  stop(options?: StopOptions): Promise<void> {
     this.#isStopped = true;
     this.#parts.partition.clear();
-    return this.#parts.scheduler.stop();
+    return this.#parts.scheduler.stop(options);
   }
 
   /** Keeps the answer if it is the complete and only one of a request that somebody waited for. */

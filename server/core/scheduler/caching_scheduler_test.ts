@@ -3,6 +3,7 @@ import type { ExecuteOutcome, ExecuteRequest } from "../../../backends/backend.t
 import { ServerError } from "../../../proto/status.ts";
 import { FakeClock } from "../fake_clock.ts";
 import { ResponseCache } from "../response_cache.ts";
+import { CachingScheduler } from "./caching_scheduler.ts";
 import {
   SchedulerFixture,
   type SchedulerFixtureOptions,
@@ -202,6 +203,24 @@ Deno.test("CachingScheduler.stop() drops what was kept, refuses requests and kee
   await stopping;
   assert.deepEqual(bytesOf(late), [2, 0, 0, 0]);
   assert.equal(cache.byteSize, 0);
+});
+
+Deno.test("CachingScheduler.stop() tells the scheduler how to stop", async () => {
+  const asked: unknown[] = [];
+  const { statistics, clock } = create();
+  const scheduler = new CachingScheduler({
+    scheduler: {
+      enqueue: () => {},
+      inflightCount: 0,
+      stop: (options) => Promise.resolve(void asked.push(options)),
+    },
+    partition: openCache().createPartition(),
+    observer: statistics,
+    clock,
+    log: { info: () => {}, warning: () => {}, error: () => {}, verbose: () => {} },
+  });
+  await scheduler.stop({ finishesSequences: true });
+  assert.deepEqual(asked, [{ finishesSequences: true }]);
 });
 
 Deno.test("CachingScheduler finds nothing of another load of the same model", async () => {
