@@ -87,6 +87,14 @@ const SERVER: readonly FlagSpec[] = [
     help: "Let clients register shared memory regions of this machine and use them in requests",
   },
   {
+    name: "client-shm-key-prefix",
+    group: "Server",
+    kind: "text",
+    value: "PREFIX",
+    repeated: true,
+    help: "Take only shared memory whose key begins so, without the slash in front",
+  },
+  {
     name: "client-shm-copy",
     group: "Server",
     kind: "bool",

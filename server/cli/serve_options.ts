@@ -139,6 +139,7 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
     cacheConfig: readCacheConfig(flags),
     cacheDirectory: flags.text("cache-directory") || DEFAULT_SERVER_OPTIONS.cacheDirectory,
     allowClientSharedMemory: flags.bool("allow-client-shm"),
+    sharedMemoryKeyPrefixes: flags.list("client-shm-key-prefix"),
   };
 }
 

@@ -33,6 +33,8 @@ export interface ServerOptions {
   readonly cacheDirectory: string;
   /** `--allow-client-shm`. */
   readonly allowClientSharedMemory: boolean;
+  /** `--client-shm-key-prefix`: keys of regions must begin with one of these; empty = any. */
+  readonly sharedMemoryKeyPrefixes: readonly string[];
 }
 
 /** The defaults of cli.md §2, without a repository. */
@@ -54,4 +56,5 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   rateLimit: "off",
   rateLimitResources: [],
   allowClientSharedMemory: false,
+  sharedMemoryKeyPrefixes: [],
 };

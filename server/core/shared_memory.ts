@@ -40,6 +40,8 @@ export interface RegionOpener {
 export interface SharedMemoryRules {
   /** `--allow-client-shm`. */
   readonly isAllowed: boolean;
+  /** `--client-shm-key-prefix`; empty = every key may be registered. */
+  readonly allowedKeyPrefixes: readonly string[];
   /** Prefixes of the keys of the server's own regions, which nobody may register. */
   readonly reservedKeyPrefixes: readonly string[];
 }
@@ -249,6 +251,12 @@ export class SharedMemoryTable {
     if (this.#rules.reservedKeyPrefixes.some((prefix) => file.startsWith(prefix))) {
       throw invalid(`${place} with key '${key}' as the key contains a reserved prefix`);
     }
+    const allowed = this.#rules.allowedKeyPrefixes;
+    if (allowed.length > 0 && !allowed.some((prefix) => file.startsWith(prefix))) {
+      throw invalid(
+        `${place} with key '${key}' as this server takes only keys of --client-shm-key-prefix`,
+      );
+    }
   }
 }
 
@@ -260,6 +268,7 @@ export function createSharedMemoryTable(
   const prefix = options.backendConfig.get("python")?.get("shm-region-prefix-name");
   const rules = {
     isAllowed: options.allowClientSharedMemory,
+    allowedKeyPrefixes: options.sharedMemoryKeyPrefixes,
     reservedKeyPrefixes: prefix === undefined ? [] : [prefix],
   };
   return new SharedMemoryTable(rules, opener ?? { openSystem: refuse, openCuda: refuse });

@@ -5,9 +5,11 @@ import os
 import queue
 import random
 import re
+import subprocess
 import threading
 import time
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +20,29 @@ import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
 from nereid_testing import onnx_models as models
+from nereid_testing.decoupled import Stream, add_repeat, repeat_inputs
 from nereid_testing.main_repository import DATATYPES
 from nereid_testing.protocols import NUMPY_TYPES, PROTOCOLS, sample, status_of
 from nereid_testing.raw_http import call
 from nereid_testing.repository import Repository
 from nereid_testing.server import ServerProcess
 
+from test_perf_analyzer import PERF_ANALYZER
+
 pytestmark = pytest.mark.ours
 PAGE = 4096
+# The steps pass their input on by reference: so does the ensemble, but for what lies in shared memory.
+ENSEMBLE = '''
+platform: "ensemble"
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "FIRST" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "LAST" data_type: TYPE_FP32 dims: [ -1 ] } ]
+ensemble_scheduling { step [
+  { model_name: "echo" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "FIRST" } },
+  { model_name: "echo" model_version: -1
+    input_map { key: "IN" value: "FIRST" } output_map { key: "OUT" value: "LAST" } }
+] }
+'''
 
 
 def write_repository(root):
@@ -36,6 +53,9 @@ def write_repository(root):
     repository.echo("echo", "FP32", [-1])
     repository.echo("echo_text", "BYTES", [-1])
     repository.echo("slow", "FP32", [-1], parameters={"execute_delay_ms": 500})
+    add_repeat(repository, "repeat_int32")
+    repository.config("twice", ENSEMBLE)
+    repository.directory("twice", 1)
     return root
 
 
@@ -405,6 +425,41 @@ def test_stream(server, create):
     protocol.close()
 
 
+def test_decoupled_responses(server, create):
+    """Every response goes to the same place, the last one stays; one input comes from a region."""
+    handle, key = create(256)
+    shm.set_shared_memory_region(handle, [np.arange(5, 13, dtype=np.int32)])
+    with closing(Stream(server)) as stream:
+        client = stream.protocol.client
+        client.register_system_shared_memory("r", key, 256)
+        arrays = repeat_inputs(range(8))
+        inputs = [shared_input(stream.protocol, "IN", [8], "INT32", "r", 32)]
+        inputs += [stream.protocol.input(name, arrays[name]) for name in ("DELAY", "WAIT")]
+        outputs = [shared_output(stream.protocol, "OUT", "r", 4, 64), stream.protocol.output("IDX")]
+        client.async_stream_infer("repeat_int32", inputs, outputs=outputs)
+        results = [stream.good() for _ in range(8)]
+        assert [int(result.as_numpy("IDX").ravel()[0]) for result in results] == list(range(8))
+        assert shm.get_contents_as_numpy(handle, np.int32, [1], offset=64).tolist() == [12]
+        client.unregister_system_shared_memory()
+
+
+@pytest.mark.skipif(PERF_ANALYZER is None, reason="perf_analyzer is not installed (NEREID_REFERENCE_DIR)")
+@pytest.mark.parametrize("way", ["-i http", "-i http --async", "-i grpc", "-i grpc --async", "-i grpc --streaming"])
+@pytest.mark.parametrize("model", ["add_sub", "identity_bytes"])
+def test_perf_analyzer(server, way, model):
+    address = server.grpc if "grpc" in way else server.http
+    shapes = ["--shape=IN:16"] if model == "identity_bytes" else []
+    command = [PERF_ANALYZER, "-m", model, "-u", address, *way.split(), *shapes, "--shared-memory=system",
+               "--output-shared-memory-size=4096", "--concurrency-range=4", "--measurement-interval=250",
+               "-s", "900", "-r", "10"]  # fmt: skip
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    output = run.stdout + run.stderr
+    throughput = re.search(r"throughput: ([\d.]+) infer/sec", output)
+    assert throughput and float(throughput.group(1)) > 0, output
+    assert run.returncode == 0, output
+    assert call(server, "GET", "/v2/systemsharedmemory/status").json() == []
+
+
 @pytest.mark.parametrize("name", ["http", "grpc"])
 def test_asyncio_clients(server, create, name):
     module = http_aio if name == "http" else grpc_aio
@@ -430,6 +485,18 @@ def test_asyncio_clients(server, create, name):
     asyncio.run(asyncio.wait_for(run(), 30))
     got = shm.get_contents_as_numpy(handle, np.float32, [16, 16], offset=PAGE)
     assert (got == array).all()
+
+
+def test_ensemble(protocol, create):
+    array = np.arange(16, dtype=np.float32)
+    handle, key = create(256)
+    shm.set_shared_memory_region(handle, [array])
+    protocol.client.register_system_shared_memory("r", key, 256)
+    inputs = [shared_input(protocol, "IN", [16], "FP32", "r", 64)]
+    outputs = [shared_output(protocol, "LAST", "r", 64, 64), protocol.output("FIRST")]
+    result = protocol.client.infer("twice", inputs, outputs=outputs)
+    assert (result.as_numpy("FIRST") == array).all()
+    assert (shm.get_contents_as_numpy(handle, np.float32, [16], offset=64) == array).all()
 
 
 def test_large_tensor(protocol, create):

@@ -111,6 +111,23 @@ def test_d20_keys_that_name_nothing(server, key):
     assert "invalid shm key" in answer.error()
 
 
+def test_d20_keys_that_were_not_agreed_on(tmp_path):
+    repository = Repository(tmp_path / "repository")
+    repository.echo("echo", "FP32", [-1])
+    name = f"shop_{uuid.uuid4().hex}"
+    paths = [Path("/dev/shm") / each for each in (name, f"other_{name}")]
+    with ServerProcess(repository.root, "--allow-client-shm=true", "--client-shm-key-prefix=shop_") as limited:
+        for path in paths:
+            path.write_bytes(bytes(64))
+        try:
+            assert register(limited, f"/{name}", byte_size=64).status == 200
+            answer = register(limited, f"/other_{name}", name="s", byte_size=64)
+            assert answer.status == 400 and answer.error().endswith("takes only keys of --client-shm-key-prefix")
+        finally:
+            for path in paths:
+                path.unlink()
+
+
 def test_d20_what_is_no_memory(server, tmp_path):
     """A link, a pipe and a folder in the place of an object are refused, and nothing waits for them."""
     name = f"d20_{uuid.uuid4().hex}"
