@@ -31,7 +31,7 @@ export function checkSequenceBatching(
   const issues: ConfigIssue[] = [];
   const add: AddIssue = (path, message) =>
     void issues.push({ path: `sequence_batching.${path}`, message });
-  checkControls(config, batching, add);
+  checkControls(config.name, batching, add);
   checkStrategy(config, batching, add);
   return issues;
 }
@@ -76,7 +76,7 @@ export function checkSequenceStates(
             config.name),
     );
   }
-  issues.push(...checkStateNames(config, batching));
+  issues.push(...checkControlTensors(config, batching), ...checkStateNames(config, batching));
   return issues;
 }
 
@@ -114,12 +114,7 @@ function checkStateNames(config: ModelConfig, batching: ModelSequenceBatching): 
   return issues;
 }
 
-function checkControls(
-  { name, input: inputs }: ModelConfig,
-  batching: ModelSequenceBatching,
-  add: AddIssue,
-): void {
-  const listed = new Set(inputs.map((each) => each.name));
+function checkControls(name: string, batching: ModelSequenceBatching, add: AddIssue): void {
   const kinds = new Set<ModelSequenceBatching_Control_Kind>();
   const tensors = new Set<string>();
   for (const [inputIndex, input] of batching.controlInput.entries()) {
@@ -134,10 +129,6 @@ function checkControls(
       );
     }
     tensors.add(input.name);
-    const problem = controlProblem(input, listed);
-    if (problem !== undefined) {
-      add(path, `sequence batching control tensor '${input.name}' ${problem} for ${name}`);
-    }
     for (const [index, control] of input.control.entries()) {
       const kind = ModelSequenceBatching_Control_Kind[control.kind];
       const controlPath = `${path}.control[${index}]`;
@@ -152,7 +143,22 @@ function checkControls(
   }
 }
 
-/** What the reference lets pass although it cannot work. */
+/** Controls that the reference lets pass although they cannot work. */
+function checkControlTensors(
+  { name, input: inputs }: ModelConfig,
+  { controlInput }: ModelSequenceBatching,
+): ConfigIssue[] {
+  const listed = new Set(inputs.map((each) => each.name));
+  return controlInput.flatMap((control, index) => {
+    const problem = controlProblem(control, listed);
+    if (problem === undefined) return [];
+    return [{
+      path: `sequence_batching.control_input[${index}]`,
+      message: `sequence batching control tensor '${control.name}' ${problem} for ${name}`,
+    }];
+  });
+}
+
 function controlProblem(
   { name, control }: ModelSequenceBatching_ControlInput,
   listed: ReadonlySet<string>,

@@ -81,18 +81,6 @@ const MODEL_FAULTS: readonly [string, readonly string[]][] = [
     ],
   ],
   [
-    `${ONNX} ${INPUT} sequence_batching {
-       control_input { name: "A" control { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 0, 1 ] } }
-       control_input { name: "B" control { kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ] }
-         control { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } }
-       control_input { name: "C" } }`,
-    [
-      "sequence_batching.control_input[0] | sequence batching control tensor 'A' is fed by the server and must not be listed in 'input' too for m",
-      "sequence_batching.control_input[1] | sequence batching control tensor 'B' is specified for multiple control kinds for m",
-      "sequence_batching.control_input[2] | sequence batching control tensor 'C' must specify a 'control' for m",
-    ],
-  ],
-  [
     `platform: "ensemble" backend: "x"`,
     [
       "backend | Ensemble model 'm' must have platform type 'ensemble' and empty backend type",
@@ -242,6 +230,18 @@ const IO_FAULTS: readonly [string, readonly string[]][] = [
       "sequence_batching.state[0].output_name | sequence state 'S' must specify 'output_name' for m",
       "sequence_batching.state[1].output_name | sequence state 'S' must specify 'output_name' for m",
       "sequence_batching.state[2].output_name | sequence state '' must specify 'output_name' for m",
+    ],
+  ],
+  [
+    `${INPUT} ${OUTPUT} sequence_batching {
+       control_input { name: "A" control { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 0, 1 ] } }
+       control_input { name: "B" control { kind: CONTROL_SEQUENCE_START bool_false_true: [ false, true ] }
+         control { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } }
+       control_input { name: "C" } }`,
+    [
+      "sequence_batching.control_input[0] | sequence batching control tensor 'A' is fed by the server and must not be listed in 'input' too for m",
+      "sequence_batching.control_input[1] | sequence batching control tensor 'B' is specified for multiple control kinds for m",
+      "sequence_batching.control_input[2] | sequence batching control tensor 'C' must specify a 'control' for m",
     ],
   ],
   [
