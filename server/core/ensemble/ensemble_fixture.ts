@@ -6,7 +6,7 @@ import {
   ModelConfigSchema,
 } from "../../../proto/gen/model_config_pb.ts";
 import type { InferRequest, InferResponse } from "../../../proto/infer.ts";
-import { ServerError } from "../../../proto/status.ts";
+import type { ServerError } from "../../../proto/status.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
 import { FakeClock } from "../fake_clock.ts";
 import type { ResponseReceiver } from "../inference_api.ts";
