@@ -23,6 +23,10 @@ import { MeasuredProcess } from "./measured_process.ts";
 import { type Payload, writeRequest } from "./payload.ts";
 import { formatCell, formatGoal, HEADLINE, print } from "./report.ts";
 import type { Way } from "./load_job.ts";
+import { compareSequences, writeSequenceModels } from "./sequences.ts";
+import { measureDecoupled, writeDecoupledModel } from "./decoupled.ts";
+import { compareCache, writeCachedModels } from "./response_cache.ts";
+import { compareEnsembles, writeEnsembles } from "./ensembles.ts";
 import { compareSharedMemory } from "./shared_memory.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
@@ -75,12 +79,13 @@ function bound(processor: number | undefined) {
 async function startOurs(
   repository: string,
   settings: Settings,
+  flags: readonly string[] = ["--allow-client-shm=true"],
 ): Promise<Target & AsyncDisposable> {
   const [httpPort, grpcPort] = [freePort(), freePort()];
   const process = MeasuredProcess.start(
     [DENO, "run", "-A", join(PROJECT, "mod.ts"), `--model-repository=${repository}`]
       .concat(`--http-port=${httpPort}`, `--grpc-port=${grpcPort}`, "--allow-metrics=false")
-      .concat("--allow-client-shm=true"),
+      .concat(flags),
     bound(settings.serverProcessor),
   );
   await process.waitFor(httpPort, "/v2/health/ready");
@@ -183,6 +188,10 @@ async function main(): Promise<void> {
   const directory = await Deno.makeTempDir({ prefix: "nereid-bench-" });
   const repository = join(directory, "repository");
   const payloads = await writeBenchRepository(repository);
+  const sequencePairs = await writeSequenceModels(repository);
+  await writeDecoupledModel(repository);
+  await writeCachedModels(repository, payloads);
+  await writeEnsembles(repository);
   if (!payloads.includes(REAL)) print("no real model: run `deno task demo` once");
   await using ours = await startOurs(repository, settings);
   await using bare = await startBare(settings);
@@ -216,9 +225,26 @@ async function main(): Promise<void> {
     }
   }
   printGoals(cells, bareOnnx);
+  if ("sequences".includes(settings.only)) {
+    print("");
+    await compareSequences(ours, sequencePairs, { directory, options: settings });
+  }
+  if ("ensembles".includes(settings.only)) {
+    print("");
+    await compareEnsembles(ours, directory, settings);
+  }
+  if ("decoupled".includes(settings.only)) await measureDecoupled(ours, directory, settings);
   if ("shared memory".includes(settings.only) && Deno.build.os === "linux") {
     print("");
     await compareSharedMemory(ours, directory, settings);
+  }
+  if ("response cache".includes(settings.only)) {
+    print("");
+    await compareCache(payloads, {
+      directory,
+      options: settings,
+      start: (flags) => startOurs(repository, settings, flags),
+    });
   }
   if (settings.reference !== undefined) {
     await compareWithReference(settings.reference, directory, ours, settings);
