@@ -85,10 +85,11 @@ export async function loadVersion(
     : undefined;
   const statistics = createStatistics(source, parts, partition !== undefined);
   const { clock, delaySchedulerCount } = parts;
+  const warmupLog = moduleLog(parts.log, "warmup.ts");
   const instances: ModelInstance[] = [];
   for (const plan of planned) {
     const instance = disposables.use(await createInstance(backendModel, plan.placement));
-    await warmUp(instance, { config, samples, observer: statistics, clock });
+    await warmUp(instance, { config, samples, observer: statistics, clock, log: warmupLog });
     rates?.add(instance, plan);
     instances.push(instance);
   }
@@ -103,14 +104,10 @@ export async function loadVersion(
     backlogDelayCount: parts.backlogDelayCount ?? 0,
     stateRules,
   });
-  const cacheParts = {
-    observer: statistics,
-    clock,
-    log: moduleLog(parts.log, "response_cache.ts"),
-  };
+  const cacheParts = { clock, log: moduleLog(parts.log, "response_cache.ts") };
   const scheduler = partition === undefined
     ? running
-    : new CachingScheduler({ scheduler: running, partition, ...cacheParts });
+    : new CachingScheduler({ scheduler: running, partition, observer: statistics, ...cacheParts });
   disposables.move();
   return new Model({
     version,

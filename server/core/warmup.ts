@@ -2,6 +2,7 @@ import type { ExecuteResponse, ModelInstance } from "../../backends/backend.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
+import type { Log } from "./log.ts";
 import { InstancePool, type JobObserver } from "./scheduler/instance_pool.ts";
 import { isRescheduled, Job } from "./scheduler/job.ts";
 import type { WarmupSample } from "./warmup_sample.ts";
@@ -14,6 +15,7 @@ export interface WarmupParts {
   /** Executions count like those of clients. */
   readonly observer: JobObserver;
   readonly clock: Clock;
+  readonly log: Log;
 }
 
 /** Further turns of an iterative request are not waited for. */
@@ -42,6 +44,7 @@ export async function warmUp(instance: ModelInstance, parts: WarmupParts): Promi
 class WarmupRun {
   readonly #parts: WarmupParts;
   readonly #pool: InstancePool;
+  readonly #instanceName: string;
   /** Without batching every request is an execution of its own. */
   readonly #isBatching: boolean;
   readonly #isDecoupled: boolean;
@@ -49,6 +52,7 @@ class WarmupRun {
 
   constructor(instance: ModelInstance, parts: WarmupParts) {
     this.#parts = parts;
+    this.#instanceName = instance.placement.name;
     const { clock, config, observer } = parts;
     const { schedulingChoice: scheduling } = config;
     this.#isBatching = config.maxBatchSize > 0;
@@ -65,6 +69,7 @@ class WarmupRun {
     const executionCount = this.#isBatching ? count : count * batchSize;
     const errors = new Set<string>();
     for (let index = 0; index < executionCount && errors.size === 0; index++) {
+      this.#log(sample, index);
       const ended: Promise<void>[] = [];
       const jobs = Array.from({ length: requestCount }, () => {
         const { promise, resolve } = Promise.withResolvers<void>();
@@ -75,6 +80,15 @@ class WarmupRun {
       await Promise.all(ended);
     }
     return [...errors];
+  }
+
+  #log({ name }: WarmupSample, index: number): void {
+    const { config, log } = this.#parts;
+    log.verbose(
+      1,
+      `model '${config.name}', instance ${this.#instanceName} is running warmup sample ` +
+        `'${name}' for iteration ${index + 1}`,
+    );
   }
 
   #createJob(sample: WarmupSample, errors: Set<string>, onEnd: () => void): Job {

@@ -34,13 +34,17 @@ function setUp({ config: text = "max_batch_size: 4", outcome, failure }: Setup =
     ...(outcome === undefined ? {} : { outcome }),
     ...(failure === undefined ? {} : { failure }),
   });
+  const lines: string[] = [];
+  const ignore = () => {};
+  const verbose = (_level: number, line: string) => void lines.push(line);
+  const log = { info: ignore, warning: ignore, error: ignore, verbose };
   const run = async (...samples: WarmupSample[]): Promise<ServerError | undefined> => {
-    const running = warmUp(instance, { config, samples, observer: statistics, clock })
+    const running = warmUp(instance, { config, samples, observer: statistics, clock, log })
       .then(() => undefined, (error: ServerError) => error);
     await clock.advance(10_000_000);
     return await Promise.race([running, Promise.reject(new Error("still running"))]);
   };
-  return { clock, executions, statistics, run };
+  return { clock, executions, lines, statistics, run };
 }
 
 function sample(change: Partial<WarmupSample> = {}): WarmupSample {
@@ -49,8 +53,10 @@ function sample(change: Partial<WarmupSample> = {}): WarmupSample {
 }
 
 Deno.test("warmUp() runs batch_size requests together, count times, samples in order", async () => {
-  const { executions, statistics, run } = setUp();
+  const { executions, lines, statistics, run } = setUp();
   const error = await run(sample({ batchSize: 3, count: 2 }), sample({ outputs: ["Z"] }));
+  assert.equal(lines[1], "model 'm', instance m_0 is running warmup sample 's' for iteration 2");
+  assert.equal(lines.length, 3);
   assert.equal(error, undefined);
   assert.deepEqual(executions.map(({ rows }) => rows), [3, 3, 1]);
   assert.deepEqual(executions.map(({ requests }) => requests[0]!.outputs[0]), ["Y", "Y", "Z"]);

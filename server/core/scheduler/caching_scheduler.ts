@@ -81,14 +81,14 @@ export class CachingScheduler implements Scheduler {
     try {
       if (partition.insert(key, response.outputs) === "exists") return;
     } catch (reason) {
-      this.#warn(ServerError.from(reason));
+      this.#warn(key, ServerError.from(reason));
     }
     observer.cacheMiss(lookupMs + clock.now() - startMs);
   }
 
   /** The request is answered all the same; one warning is enough for a model whose answers do not fit. */
-  #warn(reason: ServerError): void {
-    const text = `failed to insert a response into the cache: ${reason.message}`;
+  #warn(key: string, reason: ServerError): void {
+    const text = `Failed to insert key [${key}] into response cache: ${reason.message}`;
     const { log } = this.#parts;
     if (this.#isWarned) log.verbose(1, text);
     else log.warning(text);
