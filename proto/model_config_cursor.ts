@@ -88,6 +88,12 @@ export class TokenCursor {
     }
   }
 
+  /** Goes to the next line. */
+  skipLine(): void {
+    const { line } = this.peek().position;
+    while (this.peek().kind !== "end" && this.peek().position.line === line) this.next();
+  }
+
   /** Behind a token that cannot stand where it is: goes to the next field, or before a closing mark. */
   skipToField(message: DescMessage): void {
     const { line } = this.peek().position;

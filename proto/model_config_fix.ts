@@ -5,8 +5,8 @@ import type { TextScan } from "./model_config_text.ts";
 
 /** Longer texts are not mended: nobody wrote them by hand. */
 const TEXT_LENGTH_MAX = 1024 * 1024;
-/** A text takes at most so many mends; each is followed by a scan of the whole text. */
-const MENDS_MAX = 500;
+/** So many characters are scanned at most while one text is mended: every mend is followed by a scan of all of it. */
+const SCANNED_LENGTH_MAX = 16 * 1024 * 1024;
 
 /** A text after mends. */
 export interface ConfigFix {
@@ -24,8 +24,9 @@ export function fixConfigText(text: string): ConfigFix {
   let fixed = text;
   if (text.length > TEXT_LENGTH_MAX) return { text, mended };
   let scan = scanModelConfig(fixed);
-  while (scan.issues.length > 0 && mended.length < MENDS_MAX) {
-    const step = mendAll(fixed, scan) ?? mendOne(fixed, scan);
+  const budget = { length: SCANNED_LENGTH_MAX };
+  while (scan.issues.length > 0) {
+    const step = mendAll(fixed, scan, budget) ?? mendOne(fixed, scan, budget);
     if (step === undefined) break;
     mended.push(...step.issues);
     fixed = step.text;
@@ -43,8 +44,14 @@ export function mendConfigText(text: string, issues: readonly ConfigIssue[]): Co
   if (text.length > TEXT_LENGTH_MAX) return { text, mended };
   const scan = scanModelConfig(text);
   const edits: TextEdit[] = [];
-  for (const issue of issues) {
-    const wanted = issue.mend === undefined ? [] : editsOf(text, scan, issue.mend);
+  const proposals = issues.map((issue) => ({
+    issue,
+    wanted: issue.mend === undefined ? [] : editsOf(text, scan, issue.mend),
+  }));
+  const all = proposals.flatMap(({ wanted }) => wanted);
+  for (const { issue, wanted } of proposals) {
+    // Two values for one place: somebody has to choose.
+    if (wanted.some((edit) => all.some(contradicts(edit)))) continue;
     const isDone = wanted.length > 0 && wanted.every((edit) => edits.some(isSame(edit)));
     if (isDone) {
       mended.push(issue);
@@ -64,8 +71,18 @@ interface Step {
   readonly issues: readonly ConfigIssue[];
 }
 
+/** Characters that may still be scanned. */
+interface ScanBudget {
+  length: number;
+}
+
+function tryScan(text: string, budget: ScanBudget): TextScan | undefined {
+  budget.length -= text.length;
+  return budget.length < 0 ? undefined : scanModelConfig(text);
+}
+
 /** All mends at once, if each of them takes a fault away. */
-function mendAll(text: string, scan: TextScan): Step | undefined {
+function mendAll(text: string, scan: TextScan, budget: ScanBudget): Step | undefined {
   const edits: TextEdit[] = [];
   const issues: ConfigIssue[] = [];
   for (const issue of scan.issues) {
@@ -76,18 +93,22 @@ function mendAll(text: string, scan: TextScan): Step | undefined {
   }
   if (issues.length < 2) return undefined;
   const fixed = applyEdits(text, edits);
-  const after = scanModelConfig(fixed);
-  if (after.issues.length > scan.issues.length - issues.length) return undefined;
+  const after = tryScan(fixed, budget);
+  if (after === undefined) return undefined;
+  const isEachGone = after.issues.length <= scan.issues.length - issues.length;
+  if (!isEachGone && !isFurther(after, scan)) return undefined;
   return { text: fixed, scan: after, issues };
 }
 
-function mendOne(text: string, scan: TextScan): Step | undefined {
+function mendOne(text: string, scan: TextScan, budget: ScanBudget): Step | undefined {
   for (const issue of scan.issues) {
     const edits = issue.mend === undefined ? [] : editsOf(text, scan, issue.mend);
     if (edits.length === 0) continue;
     const fixed = applyEdits(text, edits);
-    const after = scanModelConfig(fixed);
-    if (fixed === text || !isBetter(after, scan)) continue;
+    if (fixed === text) continue;
+    const after = tryScan(fixed, budget);
+    if (after === undefined) return undefined;
+    if (!isBetter(after, scan)) continue;
     return { text: fixed, scan: after, issues: [issue] };
   }
   return undefined;
@@ -95,12 +116,24 @@ function mendOne(text: string, scan: TextScan): Step | undefined {
 
 /** Fewer faults, or a whole text that could not be read at all and now can in part. */
 function isBetter(after: TextScan, before: TextScan): boolean {
-  if (after.issues.length < before.issues.length) return true;
+  if (after.issues.length < before.issues.length || isFurther(after, before)) return true;
   return before.positions.size === 0 && after.positions.size > 0;
+}
+
+/** A scan ends at a number of faults: with fewer of them at the beginning it gets further. */
+function isFurther(after: TextScan, before: TextScan): boolean {
+  if (after.issues.length !== before.issues.length || !before.isCut || !after.isCut) return false;
+  const line = (scan: TextScan) => scan.issues.at(-1)?.position?.line ?? 0;
+  return line(after) > line(before);
 }
 
 function touches(edit: TextEdit): (other: TextEdit) => boolean {
   return (other) => edit.begin <= other.end && other.begin <= edit.end;
+}
+
+function contradicts(edit: TextEdit): (other: TextEdit) => boolean {
+  return ({ begin, end, text }) =>
+    begin < end && edit.begin === begin && edit.end === end && edit.text !== text;
 }
 
 function isSame(edit: TextEdit): (other: TextEdit) => boolean {

@@ -16,8 +16,7 @@ const CURVED_STRING =
   /[\u201c-\u201f\u00ab]([^"\u201c-\u201f\u00ab\u00bb\n\\]*)[\u201c-\u201f\u00bb]/y;
 /** A word that was meant as a string, without or with one quote. */
 const WORD = /[^\s"'{}[\]<>,;#:\u201c-\u201f]+/y;
-const HALF_QUOTED =
-  /["']([^\s"'{}[\]<>,;#:\\]+)["']?(?=[ \t\r]*[,;]?[ \t\r]*(?:#[^\n]*)?(?:\n|$))/y;
+const HALF_QUOTED = /["']([^\s"'{}[\]<>,;#:\\]+)["']?(?=[ \t\r]*[,;]?[ \t\r]*(?:\n|$))/y;
 const WHOLE_NUMBER = /^([0-9]+)(?:\.0*)?$/;
 const SCALARS_IN_BRACKETS = /[({<]([^()[\]{}<>:#]*)[)}>]/y;
 const SEPARATOR_BEHIND = /[ \t]*[,;][ \t]*/y;

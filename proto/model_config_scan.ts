@@ -13,8 +13,8 @@ export function scanModelConfig(text: string): TextScan {
   if (first === undefined || others.length > 0 || !JSON_FILE.test(text)) return scan;
   const mend = mendJson(text);
   if (mend === undefined) return scan;
-  const { positions, spans, faultySpans } = scan;
-  return { issues: [{ ...first, mend }], positions, spans, faultySpans };
+  const { positions, spans, isCut, faultySpans } = scan;
+  return { issues: [{ ...first, mend }], positions, spans, isCut, faultySpans };
 }
 
 /** JSON that says a configuration becomes the same in text format; JSON with faults at least loses its braces. */

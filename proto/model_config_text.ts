@@ -20,6 +20,8 @@ export interface TextScan {
   readonly positions: ReadonlyMap<string, ConfigPosition>;
   /** Path of every field and list element → where it stands. */
   readonly spans: ReadonlyMap<string, ConfigSpan>;
+  /** The rest of the text was not looked at: there were too many faults. */
+  readonly isCut: boolean;
   /** The innermost fields around all faults, as [begin, end) in the text; undefined if some fault is in no field. */
   readonly faultySpans: readonly (readonly [number, number])[] | undefined;
 }
@@ -95,6 +97,10 @@ class Scanner implements TextScan {
     return this.#isFull || this.#coveredCount < this.issues.length ? undefined : this.#spans;
   }
 
+  get isCut(): boolean {
+    return this.#isFull;
+  }
+
   get #isFull(): boolean {
     return this.issues.length >= ISSUES_MAX;
   }
@@ -136,6 +142,7 @@ class Scanner implements TextScan {
       });
       if (bare !== undefined) this.#scanField(frame, bare);
       else if (isCloser(token)) this.#cursor.next();
+      else if (this.#text.startsWith("//", token.offset)) this.#cursor.skipLine();
       else this.#cursor.skipToField(frame.message);
     }
   }
