@@ -4,6 +4,7 @@ import type { ExecuteReport, ExecuteRequest } from "../../../backends/backend.ts
 import {
   ModelConfigSchema,
   ModelDynamicBatchingSchema,
+  ModelSequenceBatchingSchema,
 } from "../../../proto/gen/model_config_pb.ts";
 import type { ServerError } from "../../../proto/status.ts";
 import { FakeClock } from "../fake_clock.ts";
@@ -35,9 +36,20 @@ export interface RatedGroup {
 export interface RatedModelOptions {
   readonly groups: readonly RatedGroup[];
   readonly batching?: MessageInitShape<typeof ModelDynamicBatchingSchema>;
+  readonly sequences?: MessageInitShape<typeof ModelSequenceBatchingSchema>;
   readonly maxBatchSize?: number;
   readonly executeMs?: number | readonly number[];
   readonly failure?: FakeInstanceOptions["failure"];
+}
+
+/** A request of a test. */
+export interface RatedRequest {
+  readonly priority?: number;
+  readonly timeoutUs?: number;
+  readonly signal?: AbortSignal;
+  readonly sequenceId?: bigint;
+  readonly sequenceStart?: boolean;
+  readonly sequenceEnd?: boolean;
 }
 
 /** What became of a request. */
@@ -152,15 +164,10 @@ export class RatedModel {
     });
     const statistics = { model: name, version: 1, tags: {}, clock, statistics: {} };
     this.statistics = new VersionStatistics({ ...statistics });
-    const pool = new InstancePool({
-      instances,
-      clock,
-      observer: this.statistics,
-      rates: this.rates,
-    });
+    const poolParts = { clock, observer: this.statistics, rates: this.rates };
     this.scheduler = createScheduler(config, {
       instances,
-      createPool: () => pool,
+      createPool: (pooled) => new InstancePool({ instances: pooled, ...poolParts }),
       clock,
       observer: this.statistics,
       rules: createTensorRules(config),
@@ -190,7 +197,7 @@ export class RatedModel {
     return instance;
   }
 
-  send(options: { priority?: number; timeoutUs?: number; signal?: AbortSignal } = {}): RatedAnswer {
+  send(options: RatedRequest = {}): RatedAnswer {
     const answer: RatedAnswer = { answerCount: 0, answeredMs: undefined, error: undefined };
     this.answers.push(answer);
     const finish = (error: ServerError | undefined) => {
@@ -200,7 +207,9 @@ export class RatedModel {
     };
     const job = new Job({
       id: `${this.name}${this.#sentCount++}`,
-      correlationId: 0n,
+      correlationId: options.sequenceId ?? 0n,
+      sequenceStart: options.sequenceStart ?? false,
+      sequenceEnd: options.sequenceEnd ?? false,
       batchSize: 1,
       inputs: [],
       outputs: ["Y"],
@@ -252,13 +261,25 @@ class CheckedInstance extends FakeInstance {
   }
 }
 
-function createConfig(name: string, { groups, batching, maxBatchSize = 1 }: RatedModelOptions) {
+function createConfig(
+  name: string,
+  { groups, batching, sequences, maxBatchSize = 1 }: RatedModelOptions,
+) {
   return create(ModelConfigSchema, {
     name,
     maxBatchSize,
     instanceGroup: groups.map(({ resources = [], priority = 0 }) => ({
       rateLimiter: { resources: resources.map((resource) => ({ ...resource })), priority },
     })),
+    ...(sequences === undefined ? {} : {
+      schedulingChoice: {
+        case: "sequenceBatching" as const,
+        value: create(ModelSequenceBatchingSchema, {
+          maxSequenceIdleMicroseconds: 1_000_000n,
+          ...sequences,
+        }),
+      },
+    }),
     ...(batching === undefined ? {} : {
       schedulingChoice: {
         case: "dynamicBatching" as const,
