@@ -32,7 +32,7 @@ export interface InstanceScheduler extends Scheduler {
 
 /** How a scheduler stops. */
 export interface StopOptions {
-  /** Requests of sequences that have begun are still taken, until the last of them has ended or idled out. */
+  /** Requests of sequences that have begun are still taken, as long as there is anything in flight. */
   readonly finishesSequences?: boolean;
 }
 

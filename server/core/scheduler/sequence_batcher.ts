@@ -56,9 +56,7 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
   readonly #open = new Map<bigint | string, Sequence>();
   readonly #backlog: SequenceBacklog;
   readonly #idle: IdleSequences;
-  /** Requests, and sequences that are to be finished before the scheduler has stopped. */
-  readonly #owed = new InflightCounter();
-  #jobCount = 0;
+  readonly #inflight = new InflightCounter();
   /** Requests that do not watch for cancellation yet: most of them run in the same step of the event loop. */
   readonly #unwatched: Job[] = [];
   #lastOwnId = 0n;
@@ -90,11 +88,11 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
   }
 
   get inflightCount(): number {
-    return this.isStopped ? this.#owed.count : this.#jobCount;
+    return this.#inflight.count;
   }
 
   get isStopped(): boolean {
-    return this.#owed.isStopped;
+    return this.#inflight.isStopped;
   }
 
   enqueue(job: Job): void {
@@ -104,8 +102,7 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     job.sequence = sequence;
     job.mayReschedule = this.#rules.isIterative;
     sequence.push(job);
-    this.#jobCount++;
-    this.#owed.add();
+    this.#inflight.add();
     this.#parts.observer.accepted(job);
     this.#idle.remove(sequence);
     if (job.sequenceEnd) this.#close(sequence);
@@ -117,14 +114,12 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
   }
 
   stop({ finishesSequences = false }: StopOptions = {}): Promise<void> {
-    const stopping = this.#owed.stop();
+    const stopping = this.#inflight.stop();
     this.isHeld = false;
-    if (!finishesSequences) {
-      // Nobody reaches the model any more: what a sequence has sent is all that it will send.
-      for (const sequence of [...this.#open.values()]) {
-        this.#close(sequence);
-        this.#releaseIfOver(sequence);
-      }
+    // Without `finishesSequences` nobody reaches the model any more: what a sequence has sent is all that it will send.
+    for (const sequence of [...this.#open.values()]) {
+      if (!finishesSequences || this.#isInTheWay(sequence)) this.#close(sequence);
+      this.#releaseIfOver(sequence);
     }
     for (const lane of this.#lanes) lane.wake();
     return stopping.then(() => {
@@ -169,18 +164,18 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     if (isRescheduled(job)) this.#requeue(sequence, job);
     else if (this.#rules.isIterative && sequence.length === 0) this.#close(sequence);
     if (sequence.length > 0) sequence.lane?.wake(sequence);
-    else if (sequence.isClosed) this.#releaseIfOver(sequence);
-    else this.#idle.add(sequence);
+    else {
+      if (this.isStopped && this.#isInTheWay(sequence)) this.#close(sequence);
+      if (sequence.isClosed) this.#releaseIfOver(sequence);
+      else this.#idle.add(sequence);
+    }
   }
 
   settle(job: Job): void {
     job.settle(job.outcome!, this.#onEnd);
   }
 
-  readonly #onEnd = (): void => {
-    this.#jobCount--;
-    this.#owed.subtract();
-  };
+  readonly #onEnd = (): void => this.#inflight.subtract();
 
   #createStrategy(slots: SequenceSlots, mayShare: BatchComparison | undefined): SequenceStrategy {
     const rules = this.#rules;
@@ -194,14 +189,14 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     const { isIterative, model: name } = this.#rules;
     if (isIterative && job.batchSize <= 1 && lacksId(job)) this.#giveId(job);
     checkSequenceRequest(job, { name, controls: this.#controls });
-    if (this.isStopped && job.sequenceStart) throw sequenceStoppedError();
+    const isOver = this.isStopped && this.#inflight.count === 0;
+    if (isOver || (this.isStopped && job.sequenceStart)) throw sequenceStoppedError();
     const known = this.#open.get(job.correlationId);
     if (known !== undefined) return known;
     if (!job.sequenceStart) throw notStartedError(job, name);
     const sequence = new Sequence(job.correlationId);
     sequence.idTensor = this.#controls.idTensor(sequence.id);
     this.#open.set(sequence.id, sequence);
-    this.#owed.add();
     return sequence;
   }
 
@@ -219,7 +214,6 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     if (sequence.isClosed) return;
     sequence.isClosed = true;
     this.#open.delete(sequence.id);
-    this.#owed.subtract();
   }
 
   /** Gives a new sequence a slot, unless others have waited for one before; false when there is none. */
@@ -240,6 +234,11 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     const { stateRules } = this.#parts;
     if (stateRules !== undefined) sequence.state = new SlotState(stateRules);
     return true;
+  }
+
+  /** A silent sequence must not keep others from coming to their end when the scheduler stops. */
+  #isInTheWay({ lane, handedOn, length }: Sequence): boolean {
+    return this.#backlog.size > 0 && lane !== undefined && length === 0 && handedOn === undefined;
   }
 
   /** Frees the slot of a sequence that has nothing to do and will get nothing more; the next one takes it. */

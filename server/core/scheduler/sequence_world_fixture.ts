@@ -115,15 +115,18 @@ export function worldConfig(options: Omit<WorldOptions, "stateRules" | "random">
 }
 
 function integers(name: string, values: readonly number[]): Tensor {
-  const data = new Uint8Array(Int32Array.from(values).buffer);
+  // Sums stay below 2^16.
+  const data = new Uint8Array(4 * values.length);
+  values.forEach((number, index) => {
+    data[4 * index] = number;
+    data[4 * index + 1] = number >> 8;
+  });
   return { name, datatype: "INT32", shape: [1, values.length], data };
 }
 
 function firstInteger(tensors: readonly Tensor[], name: string): number {
-  for (const tensor of tensors) {
-    if (tensor.name === name) {
-      return new Int32Array(tensor.data.buffer, tensor.data.byteOffset)[0]!;
-    }
+  for (const { name: other, data } of tensors) {
+    if (other === name) return data[0]! | (data[1]! << 8);
   }
   throw new Error(`No tensor '${name}'`);
 }
