@@ -26,7 +26,7 @@ import type { Way } from "./load_job.ts";
 import { compareSequences, writeSequenceModels } from "./sequences.ts";
 import { measureDecoupled, writeDecoupledModel } from "./decoupled.ts";
 import { compareCache, writeCachedModels } from "./response_cache.ts";
-import { compareEnsembles, writeEnsembles } from "./ensembles.ts";
+import { compareEnsembles } from "./ensembles.ts";
 import { compareSharedMemory } from "./shared_memory.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
@@ -191,7 +191,6 @@ async function main(): Promise<void> {
   const sequencePairs = await writeSequenceModels(repository);
   await writeDecoupledModel(repository);
   await writeCachedModels(repository, payloads);
-  await writeEnsembles(repository);
   if (!payloads.includes(REAL)) print("no real model: run `deno task demo` once");
   await using ours = await startOurs(repository, settings);
   await using bare = await startBare(settings);
@@ -231,7 +230,7 @@ async function main(): Promise<void> {
   }
   if ("ensembles".includes(settings.only)) {
     print("");
-    await compareEnsembles(ours, directory, settings);
+    await compareEnsembles(directory);
   }
   if ("decoupled".includes(settings.only)) await measureDecoupled(ours, directory, settings);
   if ("shared memory".includes(settings.only) && Deno.build.os === "linux") {
