@@ -6,7 +6,7 @@ import type { TextScan } from "./model_config_text.ts";
 /** Longer texts are not mended: nobody wrote them by hand. */
 const TEXT_LENGTH_MAX = 1024 * 1024;
 /** So many characters are scanned at most while one text is mended: every mend is followed by a scan of all of it. */
-const SCANNED_LENGTH_MAX = 16 * 1024 * 1024;
+const SCANNED_LENGTH_MAX = 8 * 1024 * 1024;
 
 /** A text after mends. */
 export interface ConfigFix {

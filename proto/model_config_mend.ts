@@ -77,11 +77,7 @@ export function mendValue(text: string, token: Token, kind: ValueKind): ConfigMe
     if (match === undefined) return undefined;
     return replaceText(begin, begin + match[0].length, `[${match[1]}]`);
   }
-  const candidate = "enum" in kind
-    ? enumCandidate(token, kind.enum)
-    : kind.scalar === ScalarType.STRING
-    ? stringCandidate(text, token)
-    : scalarCandidate(token, kind.scalar);
+  const candidate = candidateFor(text, token, kind);
   if (candidate === undefined || !isValue(candidate.text, kind)) return mendToken(text, token);
   return replaceText(begin, begin + candidate.length, candidate.text);
 }
@@ -90,6 +86,13 @@ interface Candidate {
   readonly text: string;
   /** Characters it stands for. */
   readonly length: number;
+}
+
+function candidateFor(text: string, token: Token, kind: ValueKind): Candidate | undefined {
+  if ("enum" in kind) return enumCandidate(token, kind.enum);
+  return kind.scalar === ScalarType.STRING
+    ? stringCandidate(text, token)
+    : scalarCandidate(token, kind.scalar);
 }
 
 function isValue(text: string, kind: ValueKind): boolean {
@@ -134,7 +137,12 @@ function enumCandidate(token: Token, descriptor: DescEnum): Candidate | undefine
 /** Something else stands where a message belongs; `closer` closes the bracket around or after the token. */
 export function mendMessage(
   message: DescMessage,
-  at: { readonly token: Token; readonly before: number; readonly closer: Token | undefined },
+  at: {
+    readonly text: string;
+    readonly token: Token;
+    readonly before: number;
+    readonly closer: Token | undefined;
+  },
 ): ConfigMend | undefined {
   const { token, closer } = at;
   const end = token.offset + token.text.length;
@@ -151,9 +159,14 @@ export function mendMessage(
       ],
     };
   }
-  const isSimple = token.kind === "string" || token.kind === "number" || token.kind === "name";
-  if (isSimple && only !== undefined && only.message === undefined) {
-    return wrap(token.offset, end, [`{ ${only.name}: `, " }"]);
+  const kind = only?.scalar === undefined ? undefined : { scalar: only.scalar };
+  if (only !== undefined && kind !== undefined && only.fieldKind === "scalar") {
+    const value: Candidate | undefined = isValue(token.text, kind)
+      ? { text: token.text, length: token.text.length }
+      : candidateFor(at.text, token, kind);
+    if (value === undefined || !isValue(value.text, kind)) return undefined;
+    const valueEnd = token.offset + value.length;
+    return replaceText(token.offset, valueEnd, `{ ${only.name}: ${value.text} }`);
   }
   if (/^true$/i.test(token.text)) return replaceText(at.before, end, " { }");
   return undefined;

@@ -257,7 +257,12 @@ class Scanner implements TextScan {
     const closer = this.#cursor.closerAhead();
     const mend = this.#cursor.startsField(frame.message)
       ? mendBareElement(open, closer)
-      : mendMessage(frame.message, { token: open, before: this.#cursor.consumedEnd, closer });
+      : mendMessage(frame.message, {
+        text: this.#text,
+        token: open,
+        before: this.#cursor.consumedEnd,
+        closer,
+      });
     this.#faults.expected(frame.path, open, { expected: `"{"`, ...optionalHint(hint), mend });
     // Only the braces are missing.
     if (this.#cursor.startsField(frame.message)) {
