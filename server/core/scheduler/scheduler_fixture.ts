@@ -79,6 +79,9 @@ export class SchedulerFixture {
   readonly warnings: string[] = [];
   readonly statistics: VersionStatistics;
   readonly scheduler: Scheduler;
+  readonly instances: readonly FakeInstance[];
+  /** Makes a further instance like the others. */
+  readonly createInstance: (name: string) => FakeInstance;
   readonly #isSequential: boolean;
   #aloneCount = 0;
   #sentCount = 0;
@@ -96,17 +99,19 @@ export class SchedulerFixture {
       cached: options.cache !== undefined,
     });
     const executeMs = [options.executeMs ?? 0].flat();
+    this.createInstance = (name) =>
+      new FakeInstance(name, {
+        clock,
+        executions,
+        executeMs,
+        ...(options.outcome === undefined ? {} : { outcome: options.outcome }),
+        ...(options.failure === undefined ? {} : { failure: options.failure }),
+      });
     const instances = Array.from(
       { length: options.instanceCount ?? 1 },
-      (_, index) =>
-        new FakeInstance(`m_${index}`, {
-          clock,
-          executions,
-          executeMs,
-          ...(options.outcome === undefined ? {} : { outcome: options.outcome }),
-          ...(options.failure === undefined ? {} : { failure: options.failure }),
-        }),
+      (_, index) => this.createInstance(`m_${index}`),
     );
+    this.instances = instances;
     const scheduler = createScheduler(config, {
       instances,
       createPool: (pooled) =>
@@ -125,6 +130,7 @@ export class SchedulerFixture {
       observer: this.statistics,
       clock,
       log: warningLog(this.warnings),
+      preservesOrdering: options.batching?.preserveOrdering ?? false,
     });
   }
 

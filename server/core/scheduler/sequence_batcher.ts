@@ -7,7 +7,7 @@ import type { TensorRules } from "../tensor_rules.ts";
 import { type BatchComparison, createBatchComparison } from "./batch_compare.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
 import { cancelledError, type FailureReason, isRescheduled, type Job } from "./job.ts";
-import { InflightCounter, type Scheduler, type StopOptions } from "./scheduler.ts";
+import { InflightCounter, type InstanceScheduler, type StopOptions } from "./scheduler.ts";
 import { Sequence } from "./sequence.ts";
 import {
   backlogTimeoutError,
@@ -20,6 +20,7 @@ import { SequenceBacklog } from "./sequence_backlog.ts";
 import { SequenceControls } from "./sequence_controls.ts";
 import { DirectStrategy } from "./sequence_direct.ts";
 import { IdleSequences } from "./sequence_idle.ts";
+import { SequenceLanes } from "./sequence_lanes.ts";
 import { type SequenceHost, SequenceLane, type SequenceStrategy } from "./sequence_lane.ts";
 import { OldestStrategy } from "./sequence_oldest.ts";
 import type { SequenceRules } from "./sequence_rules.ts";
@@ -46,12 +47,12 @@ export interface SequenceBatcherParts {
  * Keeps the requests of a sequence together: one instance, one slot, strictly one after the other, with the control
  * tensors and states that the model wants (scheduling.md §3 and §4). Sequences that find no slot wait in the backlog.
  */
-export class SequenceBatcher implements Scheduler, SequenceHost {
+export class SequenceBatcher implements InstanceScheduler, SequenceHost {
   readonly clock: Clock;
   readonly #rules: SequenceRules;
   readonly #parts: SequenceBatcherParts;
   readonly #controls: SequenceControls;
-  readonly #lanes: readonly SequenceLane[];
+  readonly #lanes: SequenceLanes;
   /** Sequences that take requests, by correlation id: a number and a text are never the same. */
   readonly #open = new Map<bigint | string, Sequence>();
   readonly #backlog: SequenceBacklog;
@@ -71,13 +72,11 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     const { maxBatchSize } = parts.rules;
     this.#controls = new SequenceControls({ name, maxBatchSize }, parts.batching);
     const mayShare = createBatchComparison(withStates(parts.rules, parts.stateRules));
-    this.#lanes = parts.instances.map((instance) =>
-      new SequenceLane(parts.createPool([instance]), {
-        host: this,
-        slotCount,
-        createStrategy: (slots) => this.#createStrategy(slots, mayShare),
-      })
-    );
+    const createStrategy = (slots: SequenceSlots) => this.#createStrategy(slots, mayShare);
+    this.#lanes = new SequenceLanes(parts.instances, (instance) => {
+      const pool = parts.createPool([instance]);
+      return new SequenceLane(pool, { host: this, slotCount, createStrategy });
+    });
     this.#backlog = new SequenceBacklog(this.clock, (sequence) => {
       this.#dropWaiting(sequence, "REJECTED", backlogTimeoutError);
     });
@@ -121,11 +120,20 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
       if (!finishesSequences || this.#isInTheWay(sequence)) this.#close(sequence);
       this.#releaseIfOver(sequence);
     }
-    for (const lane of this.#lanes) lane.wake();
+    for (const lane of this.#lanes.all()) lane.wake();
     return stopping.then(() => {
       this.#idle.cancelTimer();
-      for (const lane of this.#lanes) lane.cancelTimer();
+      for (const lane of this.#lanes.all()) lane.cancelTimer();
     });
+  }
+
+  addInstance(instance: ModelInstance): void {
+    this.#lanes.add(instance);
+    this.#serveBacklog();
+  }
+
+  removeInstance(instance: ModelInstance): Promise<void> {
+    return this.#lanes.remove(instance);
   }
 
   prepare(sequence: Sequence): Job {
@@ -222,15 +230,8 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     return this.#place(sequence);
   }
 
-  /** The free slot with the lowest number of all instances (scheduling.md §3.1). */
   #place(sequence: Sequence): boolean {
-    let best: SequenceLane | undefined;
-    for (const lane of this.#lanes) {
-      if (lane.slots.lowestFree < (best?.slots.lowestFree ?? Infinity)) best = lane;
-    }
-    if (best === undefined) return false;
-    best.slots.take(sequence);
-    sequence.lane = best;
+    if (!this.#lanes.place(sequence)) return false;
     const { stateRules } = this.#parts;
     if (stateRules !== undefined) sequence.state = new SlotState(stateRules);
     return true;
@@ -252,11 +253,17 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     if (holdsSlot && sequence.handedOn !== undefined) return;
     this.#idle.remove(sequence);
     lane.slots.release(sequence);
-    const next = this.#backlog.first();
-    if (next === undefined) return;
-    this.#backlog.remove(next);
-    this.#place(next);
-    next.lane!.wake(next);
+    this.#lanes.released(lane);
+    this.#serveBacklog();
+  }
+
+  /** Sequences of the backlog take the slots that are free. */
+  #serveBacklog(): void {
+    for (let next = this.#backlog.first(); next !== undefined; next = this.#backlog.first()) {
+      if (!this.#place(next)) return;
+      this.#backlog.remove(next);
+      next.lane!.wake(next);
+    }
   }
 
   /** Another turn of an iterative request: the same inputs, no flags, before everything else of its sequence. */
@@ -333,7 +340,7 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
 
   #updateHold(): void {
     let count = 0;
-    for (const { slots } of this.#lanes) {
+    for (const { slots } of this.#lanes.all()) {
       for (const sequence of slots.owners) {
         if (sequence === undefined) continue;
         count += sequence.length + (sequence.handedOn === undefined ? 0 : 1);
@@ -343,7 +350,7 @@ export class SequenceBatcher implements Scheduler, SequenceHost {
     if (count < delaySchedulerCount) return;
     if (this.#backlog.countRequests() < backlogDelayCount) return;
     this.isHeld = false;
-    for (const lane of this.#lanes) lane.wake();
+    for (const lane of this.#lanes.all()) lane.wake();
   }
 }
 

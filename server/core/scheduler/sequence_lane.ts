@@ -1,4 +1,4 @@
-import type { ExecuteOutcome } from "../../../backends/backend.ts";
+import type { ExecuteOutcome, ModelInstance } from "../../../backends/backend.ts";
 import type { Clock } from "../clock.ts";
 import type { InstancePool } from "./instance_pool.ts";
 import { isRescheduled, type Job } from "./job.ts";
@@ -70,6 +70,11 @@ export class SequenceLane {
     if (this.#isPassPlanned) return;
     this.#isPassPlanned = true;
     queueMicrotask(this.#plannedPass);
+  }
+
+  /** Takes the instance out of service; settles when it runs nothing any more. */
+  leave(instance: ModelInstance): Promise<void> {
+    return this.#pool.removeInstance(instance);
   }
 
   /** Ends waiting for time to pass. */

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { ServerError } from "../../../proto/status.ts";
 import { tensor } from "./scheduler_fixture.ts";
-import { batches, createFixture, direct, oldest } from "./sequence_batcher_fixture.ts";
+import type { InstanceScheduler } from "./scheduler.ts";
+import { batches, BOTH, createFixture, direct, oldest } from "./sequence_batcher_fixture.ts";
 
 Deno.test("SequenceBatcher (direct) keeps a place per sequence and fills gaps with null requests", async () => {
   const fixture = createFixture(
@@ -123,3 +124,39 @@ Deno.test("SequenceBatcher begins with the next request when START failed", asyn
   await fixture.clock.advance(10);
   assert.deepEqual(starts, [true, true, true, false]);
 });
+
+for (const [name, create] of BOTH) {
+  Deno.test(`SequenceBatcher.addInstance() (${name}) serves the backlog at once`, async () => {
+    const fixture = createFixture(create(), { maxBatchSize: 1 });
+    fixture.send({ id: "a", sequence: 1n, start: true });
+    fixture.send({ id: "b", sequence: 2n, start: true });
+    await fixture.clock.advance(5);
+    assert.deepEqual(batches(fixture), ["a"]);
+    (fixture.scheduler as InstanceScheduler).addInstance(fixture.createInstance("more"));
+    await fixture.clock.advance(5);
+    assert.deepEqual(batches(fixture), ["a", "b"]);
+    assert.equal(fixture.executions[1]!.instance, "more");
+  });
+
+  Deno.test(`SequenceBatcher.removeInstance() (${name}) finishes what the instance has`, async () => {
+    const fixture = createFixture(create(), { maxBatchSize: 1, executeMs: 5 });
+    const scheduler = fixture.scheduler as InstanceScheduler;
+    const [first] = fixture.instances;
+    assert.throws(() => scheduler.removeInstance(first!), RangeError);
+    fixture.send({ id: "a", sequence: 1n, start: true });
+    scheduler.addInstance(fixture.createInstance("more"));
+    let isGone = false;
+    scheduler.removeInstance(first!).then(() => isGone = true);
+    for (const id of ["b", "c"]) fixture.send({ id, start: true, end: true, sequence: id });
+    await fixture.clock.advance(50);
+    assert.equal(isGone, false);
+    const places = () => fixture.executions.map(({ ids, instance }) => `${ids.join()}@${instance}`);
+    assert.deepEqual(places(), ["a@m_0", "b@more", "c@more"]);
+    fixture.send({ id: "d", sequence: 1n, end: true });
+    await fixture.clock.advance(3);
+    assert.equal(isGone, false);
+    await fixture.clock.advance(3);
+    assert.equal(isGone, true);
+    assert.equal(places().at(-1), "d@m_0");
+  });
+}
