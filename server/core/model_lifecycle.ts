@@ -12,11 +12,8 @@ import { LoadSlots } from "./load_slots.ts";
 import type { Log } from "./log.ts";
 import type { Model } from "./model.ts";
 import type { ModelEntry, ModelRegistry } from "./model_registry.ts";
-import {
-  DUPLICATE_MODEL_REASON,
-  type ModelRepository,
-  type RepositoryModel,
-} from "./model_repository.ts";
+import { type LoadOptions, ModelReader } from "./model_reader.ts";
+import type { ModelRepository, RepositoryModel } from "./model_repository.ts";
 import { OperationOrder } from "./operation_order.ts";
 import { loadError, VersionLifecycle } from "./version_lifecycle.ts";
 
@@ -33,15 +30,6 @@ export interface ModelLifecycleParts {
   readonly threadCount: number;
   /** Further attempts per version. */
   readonly retryCount: number;
-}
-
-/** A directory that is a model, but of which the version policy leaves nothing: told like a version that failed. */
-const NO_VERSION = "at least one version must be available";
-
-/** How to load. */
-export interface LoadOptions {
-  readonly override?: string | undefined;
-  readonly isStart?: boolean;
 }
 
 /** What an operation has to do, and all models that it may change or that must not change meanwhile. */
@@ -67,15 +55,16 @@ interface LoadPlan {
  */
 export class ModelLifecycle {
   readonly #parts: ModelLifecycleParts;
-  readonly #slots: LoadSlots;
+  readonly #reader: ModelReader;
   readonly #versions: VersionLifecycle;
   readonly #order = new OperationOrder();
   #isClosed = false;
 
   constructor(parts: ModelLifecycleParts) {
     this.#parts = parts;
-    this.#slots = new LoadSlots(parts.threadCount);
-    this.#versions = new VersionLifecycle({ ...parts, slots: this.#slots });
+    const slots = new LoadSlots(parts.threadCount);
+    this.#reader = new ModelReader({ ...parts, slots });
+    this.#versions = new VersionLifecycle({ ...parts, slots });
   }
 
   /**
@@ -86,7 +75,7 @@ export class ModelLifecycle {
    */
   load(name: string, options: LoadOptions = {}): Promise<void> {
     return this.#inOrder(name, async () => {
-      const sources = await this.#readAll(name, options);
+      const sources = await this.#reader.readAll(name, options);
       const plan = { name, options, sources, loaded: new Set<string>() };
       return { names: this.#withDependents(sources.keys()), run: () => this.#load(plan) };
     });
@@ -165,50 +154,6 @@ export class ModelLifecycle {
     return this.#parts.registry.entries().flatMap(({ ensemble }) => ensemble ?? []);
   }
 
-  /** Reads a model and all it is composed of; parts that cannot be read are left out. */
-  async #readAll(name: string, options: LoadOptions): Promise<Map<string, RepositoryModel>> {
-    const main = await this.#read(name, options);
-    const sources = new Map([[name, main]]);
-    for (const { config } of sources.values()) {
-      const parts = composingModels(config).filter((part) => !sources.has(part));
-      const read = await Promise.all(parts.map((part) => this.#readPart(part)));
-      for (const source of read) if (source !== undefined) sources.set(source.name, source);
-    }
-    return sources;
-  }
-
-  async #readPart(name: string): Promise<RepositoryModel | undefined> {
-    const { repository, log } = this.#parts;
-    try {
-      return await this.#slots.run(() => repository.read(name));
-    } catch (error) {
-      const { code, message } = ServerError.from(error);
-      if (code !== "NOT_FOUND") log.error(`Poll failed for model directory '${name}': ${message}`);
-      return undefined;
-    }
-  }
-
-  async #read(name: string, { override, isStart }: LoadOptions): Promise<RepositoryModel> {
-    const { registry, repository, log } = this.#parts;
-    try {
-      const source = await this.#slots.run(() => repository.read(name, override));
-      registry.setReadFailure(name, undefined);
-      return source;
-    } catch (error) {
-      const failure = ServerError.from(error);
-      log.error(`Poll failed for model directory '${name}': ${failure.message}`);
-      // A name without any directory is nobody's model, and what a request asks for is the client's matter.
-      if (isStart === true && failure.code !== "NOT_FOUND") this.#noteFailure(name, failure);
-      throw readError(name, failure);
-    }
-  }
-
-  #noteFailure(name: string, failure: ServerError): void {
-    const isDuplicate = failure.message === DUPLICATE_MODEL_REASON;
-    const reason = isDuplicate ? failure.message : failure.toReason();
-    this.#parts.registry.setReadFailure(name, { reason, isDuplicate });
-  }
-
   /** Loads what a model is composed of and then the model, and binds the ensembles around all that was loaded. */
   async #load(plan: LoadPlan): Promise<void> {
     const { name, sources, loaded } = plan;
@@ -262,7 +207,7 @@ export class ModelLifecycle {
     } catch (reason) {
       const error = ServerError.from(reason);
       this.#parts.log.error(`failed to load '${name}': ${error.toReason()}`);
-      if (isStart === true) this.#noteFailure(name, error);
+      if (isStart === true) this.#reader.noteFailure(name, error);
       throw new ServerError(error.code, `load failed for model '${name}': ${error.message}\n`, {
         cause: error,
       });
@@ -310,7 +255,7 @@ export class ModelLifecycle {
       } catch (reason) {
         const error = ServerError.from(reason);
         log.error(`'${name}' is taken out of service: ${error.toReason()}`);
-        if (registry.readFailure(name) !== undefined) this.#noteFailure(name, error);
+        if (registry.readFailure(name) !== undefined) this.#reader.noteFailure(name, error);
         void this.#versions.retireAll(name, error.toReason());
       }
     }
@@ -369,17 +314,4 @@ function isUnchanged(entry: ModelEntry, source: RepositoryModel): boolean {
   if (source.stamp === undefined || source.stamp !== entry.stamp) return false;
   const ready = entry.ready().map(({ version }) => version);
   return ready.join() === source.versions.join();
-}
-
-/** The error of a load request whose directory could not be read (http.md §5.2), with what is wrong. */
-function readError(name: string, { message, cause }: ServerError): ServerError {
-  if (message.startsWith(NO_VERSION)) {
-    return new ServerError("INVALID_ARG", `load failed for model '${name}': ${message}\n`, {
-      cause,
-    });
-  }
-  const start = `failed to load '${name}', failed to poll from model repository`;
-  return new ServerError("INTERNAL", message.startsWith(start) ? message : `${start}: ${message}`, {
-    cause,
-  });
 }

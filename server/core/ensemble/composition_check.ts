@@ -53,6 +53,15 @@ export function checkComposition(ensemble: ModelConfig, composition: Composition
   for (const model of models) checkMappings(model, context);
   checkTensors(context);
   if (models.length === graph.steps.length) checkOrigins(context);
+  if (ensemble.responseCache?.enable && isDecoupledComposition(models.map((m) => m.config))) {
+    issues.push({
+      path: "response_cache",
+      message:
+        `Response Cache does not currently support model ${ensemble.name} with 'decoupled' ` +
+        `transaction policy. Please disable the response cache.`,
+      hint: "a step of the ensemble is decoupled",
+    });
+  }
   return issues;
 }
 

@@ -164,3 +164,19 @@ Deno.test("checkComposition() refuses steps that read from two decoupled ones", 
     [],
   );
 });
+
+Deno.test("checkComposition() refuses a response cache for decoupled steps", () => {
+  const change = { modelTransactionPolicy: { decoupled: true } };
+  const models = { a: model("a", [["IN", [1]]], [["OUT", [1]]], change) };
+  const ensemble = create(ModelConfigSchema, {
+    ...ensembleConfig(ONE_STEP),
+    name: "e",
+    responseCache: { enable: true },
+  });
+  const [issue] = checkComposition(ensemble, {
+    find: ({ modelName }) => models[modelName as "a"],
+    modelNames: ["a"],
+  });
+  assert.equal(issue!.path, "response_cache");
+  assert.match(issue!.message, /does not currently support model e with 'decoupled'/);
+});
