@@ -535,6 +535,33 @@ def test_exit_answers_what_was_sent(tmp_path, start):
     assert time.monotonic() - begin < 6
 
 
+def test_sequences_under_a_rate_limiter(tmp_path, start):
+    """Two sequence models share one resource: both come to their end, with and without a delay for batches."""
+    repository = Repository(tmp_path / "repository")
+    delayed = "direct { minimum_slot_utilization: 1.0 max_queue_delay_microseconds: 50000 }"
+    strategies = {"direct": "direct { }", "delayed": delayed, "oldest": "oldest { max_candidate_sequences: 4 }"}
+    for name, strategy in strategies.items():
+        sequences.add_sequence(repository, name, strategy, parameters={"execute_delay_ms": 5}, max_batch_size=2)
+        path = repository.directory(name) / "config.pbtxt"
+        limit = 'rate_limiter { resources [ { name: "R" count: 1 } ] }'
+        path.write_text(path.read_text().replace("KIND_CPU", f"KIND_CPU {limit}"))
+    server = start(repository.root, "--rate-limit=execution_count", "--rate-limit-resource=R:1")
+
+    def run(work):
+        model, sid = work
+        own = HttpProtocol(server)
+        try:
+            return walk(own, model, sid, [sid] * 5)
+        finally:
+            own.close()
+
+    # `sequence` keeps its sums by place of the batch: with oldest, one sequence at a time.
+    works = [(model, sid) for model in ("direct", "delayed") for sid in (1, 2, 3)] + [("oldest", 4)]
+    with ThreadPoolExecutor(len(works)) as threads:
+        for (_, sid), sums in zip(works, threads.map(run, works)):
+            assert sums == [sid * turn for turn in range(1, 6)]
+
+
 def test_stress(server):
     """Random sequences of random length over both protocols and streams, some left alone."""
     stop_at = time.monotonic() + 8
