@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { DataType, ModelConfigSchema } from "../../../proto/gen/model_config_pb.ts";
+import {
+  DataType,
+  ModelConfigSchema,
+  ModelResponseCacheSchema,
+} from "../../../proto/gen/model_config_pb.ts";
 import { checkComposition, type ComposingModel } from "./composition_check.ts";
 import { ensembleConfig, type StepDescription } from "./ensemble_fixture.ts";
 
@@ -168,11 +172,8 @@ Deno.test("checkComposition() refuses steps that read from two decoupled ones", 
 Deno.test("checkComposition() refuses a response cache for decoupled steps", () => {
   const change = { modelTransactionPolicy: { decoupled: true } };
   const models = { a: model("a", [["IN", [1]]], [["OUT", [1]]], change) };
-  const ensemble = create(ModelConfigSchema, {
-    ...ensembleConfig(ONE_STEP),
-    name: "e",
-    responseCache: { enable: true },
-  });
+  const ensemble = create(ModelConfigSchema, { ...ensembleConfig(ONE_STEP), name: "e" });
+  ensemble.responseCache = create(ModelResponseCacheSchema, { enable: true });
   const [issue] = checkComposition(ensemble, {
     find: ({ modelName }) => models[modelName as "a"],
     modelNames: ["a"],
