@@ -98,6 +98,7 @@ export function formatConfigIssue(issue: ConfigIssue, positions?: ConfigPosition
     const tail = place === undefined || issue.message.includes(place) ? "" : ` (${place})`;
     return issue.message + tail + hint;
   }
+  if (issue.place !== undefined) return `${issue.message} (${issue.place})${hint}`;
   const found = positions === undefined ? undefined : positionOf(issue.path, positions);
   const place = found === undefined
     ? issue.path

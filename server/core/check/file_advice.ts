@@ -5,6 +5,8 @@ import { readDirectory } from "../model_repository_files.ts";
 
 const LABEL_PATH = /^output\[(\d+)\]\.label_filename$/;
 const STATE_PATH = /^sequence_batching\.state\[(\d+)\]\.initial_state\[0\]\.data_file$/;
+const NO_VERSION = /version directories present: none/;
+const MODEL_FILE = /^model\.|\.(?:onnx|pt|plan)$/;
 const MISSING_FILE = /No such file or directory/;
 
 /** Adds to faults about missing files which file was probably meant. */
@@ -14,6 +16,10 @@ export async function adviseOnFiles(
 ): Promise<ConfigIssue[]> {
   const advised: ConfigIssue[] = [];
   for (const issue of issues) {
+    if (NO_VERSION.test(issue.hint ?? "")) {
+      advised.push({ ...issue, hint: `${issue.hint}${await versionHint(directory)}` });
+      continue;
+    }
     const wanted = wantedFile(issue, config);
     const meant = wanted && await meantFile(directory, wanted);
     if (meant === undefined || issue.mend !== undefined) advised.push(issue);
@@ -23,6 +29,14 @@ export async function adviseOnFiles(
     }
   }
   return advised;
+}
+
+/** What to do about a model without any version. */
+async function versionHint(directory: string): Promise<string> {
+  const file = (await namesIn(directory, false)).find((name) => MODEL_FILE.test(name));
+  return file === undefined
+    ? "; the model's files belong into a folder '1'"
+    : `; move '${file}' to '1/${file}'`;
 }
 
 interface WantedFile {
