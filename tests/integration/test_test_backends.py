@@ -223,11 +223,11 @@ def test_repeat(stream):
 def test_repeat_takes_the_next_request_while_it_sends(stream):
     """The instance is occupied for WAIT only."""
     begin = time.monotonic()
-    stream.send("repeat", repeat_arrays([1], [1000], 20))
-    stream.send("repeat", repeat_arrays([2], [1000], 20))
+    stream.send("repeat", repeat_arrays([1], [2000], 20))
+    stream.send("repeat", repeat_arrays([2], [2000], 20))
     found = [stream.collect("OUT"), stream.collect("OUT")]
     assert sorted(found) == [([1], True), ([2], True)]
-    assert time.monotonic() - begin < 1.9
+    assert time.monotonic() - begin < 3.8
 
 
 def test_repeat_with_parameters(stream):
