@@ -240,13 +240,14 @@ function shmInteger(map: ParameterMap, key: string, tensor: string): number | un
     );
   }
   const value = Number(parameter.value);
-  if (!Number.isSafeInteger(value) || value < 0) {
+  if (value < 0) {
     throw new ServerError(
       "INVALID_ARG",
       `invalid value for '${key}' parameter for tensor '${tensor}', got: ${parameter.value}`,
     );
   }
-  return value;
+  // What no double holds exactly is behind the end of every region, and refused as that.
+  return Math.min(value, Number.MAX_SAFE_INTEGER);
 }
 
 /** Checks the parameters of a requested output (grpc.md §3.3); unknown ones are ignored. */

@@ -3,6 +3,8 @@ import type { JsonReader } from "./json_reader.ts";
 import { missingMember, wrongType } from "./json_value.ts";
 import { ServerError } from "./status.ts";
 
+const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
+
 /** Reads a member that must be a string. */
 export function readStringField(reader: JsonReader, what: string): string {
   if (reader.kind() === "string") return reader.readString();
@@ -29,8 +31,14 @@ export function readSizeField(reader: JsonReader, what: string): number {
   const { number } = reader;
   if (number.digitCount <= 15) return number.shortInteger;
   const value = number.toBigInt();
-  if (value <= BigInt(Number.MAX_SAFE_INTEGER)) return Number(value);
+  if (value <= MAX_SAFE) return Number(value);
   throw new ServerError("INVALID_ARG", `Unable to parse '${what}': ${value} is out of range`);
+}
+
+/** A place in memory: what no double holds exactly is behind the end of everything, and refused as that. */
+function readPlaceField(reader: JsonReader, what: string): number {
+  const value = readUnsignedField(reader, what);
+  return Number(value <= MAX_SAFE ? value : MAX_SAFE);
 }
 
 function checkUnsigned(reader: JsonReader, what: string): void {
@@ -82,10 +90,10 @@ export function readSharedMemoryField(
       fields.region = readStringField(reader, key);
       return true;
     case "shared_memory_offset":
-      fields.offset = readSizeField(reader, key);
+      fields.offset = readPlaceField(reader, key);
       return true;
     case "shared_memory_byte_size":
-      fields.byteSize = readSizeField(reader, key);
+      fields.byteSize = readPlaceField(reader, key);
       return true;
     default:
       return false;

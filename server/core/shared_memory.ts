@@ -50,12 +50,23 @@ export interface SharedMemoryRules {
 export class RegisteredRegion {
   readonly description: SharedMemoryRegion;
   readonly memory: OpenRegion;
+  readonly #onClosed: (region: RegisteredRegion) => void;
   #useCount = 0;
   #isUnregistered = false;
 
-  constructor(description: SharedMemoryRegion, memory: OpenRegion) {
+  constructor(
+    description: SharedMemoryRegion,
+    memory: OpenRegion,
+    onClosed: (region: RegisteredRegion) => void,
+  ) {
     this.description = description;
     this.memory = memory;
+    this.#onClosed = onClosed;
+  }
+
+  /** Whether it only waits for requests in flight. */
+  get isUnregistered(): boolean {
+    return this.#isUnregistered;
   }
 
   /** Keeps the memory until `leave`, whatever is unregistered meanwhile. */
@@ -64,13 +75,19 @@ export class RegisteredRegion {
   }
 
   leave(): void {
-    if (--this.#useCount === 0 && this.#isUnregistered) this.memory.close();
+    if (--this.#useCount === 0 && this.#isUnregistered) this.#close();
   }
 
-  /** No new request finds it; the memory goes with the last request that uses it. */
+  /** No new request finds it; it goes with the last request that uses it. */
   unregister(): void {
+    if (this.#isUnregistered) return;
     this.#isUnregistered = true;
-    if (this.#useCount === 0) this.memory.close();
+    if (this.#useCount === 0) this.#close();
+  }
+
+  #close(): void {
+    this.memory.close();
+    this.#onClosed(this);
   }
 }
 
@@ -175,9 +192,13 @@ export class SharedMemoryTable {
     const opening = this.#opening.get(name);
     if (opening?.kind === kind) opening.isWanted = false;
     const region = this.#regions.get(name);
-    if (region?.description.kind !== kind) return;
-    this.#regions.delete(name);
-    region.unregister();
+    if (region?.description.kind === kind) region.unregister();
+  }
+
+  /** A region that is unregistered while it is used stays in the list until it is not; its name may be taken before. */
+  #forget(region: RegisteredRegion): void {
+    const { name } = region.description;
+    if (this.#regions.get(name) === region) this.#regions.delete(name);
   }
 
   /**
@@ -193,8 +214,7 @@ export class SharedMemoryTable {
   close(): void {
     this.#isClosed = true;
     for (const opening of this.#opening.values()) opening.isWanted = false;
-    for (const region of this.#regions.values()) region.unregister();
-    this.#regions.clear();
+    for (const region of [...this.#regions.values()]) region.unregister();
   }
 
   async #register(description: SharedMemoryRegion, open: () => Promise<OpenRegion>): Promise<void> {
@@ -211,8 +231,9 @@ export class SharedMemoryTable {
     try {
       const memory = await open();
       // Whoever unregisters while it is being opened wants it gone, not back a moment later.
-      if (opening.isWanted) this.#regions.set(name, new RegisteredRegion(description, memory));
-      else memory.close();
+      if (!opening.isWanted) return memory.close();
+      const region = new RegisteredRegion(description, memory, (each) => this.#forget(each));
+      this.#regions.set(name, region);
     } catch (error) {
       throw registerError(description, error);
     } finally {
@@ -230,7 +251,8 @@ export class SharedMemoryTable {
           `${MAX_NAME_LENGTH} are allowed`,
       );
     }
-    if (!this.#regions.has(name) && !this.#opening.has(name)) return;
+    const isTaken = this.#regions.get(name)?.isUnregistered === false || this.#opening.has(name);
+    if (!isTaken) return;
     throw new ServerError("ALREADY_EXISTS", `shared memory region '${name}' already in manager`);
   }
 

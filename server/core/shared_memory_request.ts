@@ -135,15 +135,21 @@ export class BoundRequest {
   /** Finds a region, checks the part of it, and holds it. */
   #find({ region: name, offset, byteSize }: SharedMemoryReference): RegisteredRegion {
     const region = this.#context.regions.get(name);
-    if (region === undefined) {
+    if (region === undefined || region.isUnregistered) {
       throw new ServerError("NOT_FOUND", `Unable to find shared memory region: '${name}'`);
     }
     const regionByteSize = Number(region.description.byteSize);
     if (offset >= regionByteSize) {
       throw new ServerError("INVALID_ARG", `Invalid offset for shared memory region: '${name}'`);
     }
-    // Not `offset + byteSize`: the sum of two safe integers need not be one.
-    if (byteSize > regionByteSize - offset) {
+    if (byteSize > Number.MAX_SAFE_INTEGER - offset) {
+      throw new ServerError(
+        "INVALID_ARG",
+        `Integer overflow detected: byte_size (${byteSize}) + offset (${offset}) exceeds maximum ` +
+          `value (${Number.MAX_SAFE_INTEGER}) for region '${name}'`,
+      );
+    }
+    if (offset + byteSize > regionByteSize) {
       throw new ServerError(
         "INVALID_ARG",
         `Invalid offset + byte size for shared memory region: '${name}'`,

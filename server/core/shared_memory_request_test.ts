@@ -93,7 +93,13 @@ Deno.test("infer() checks regions and the parts of them", async () => {
     [at(64, 4), "INVALID_ARG", "Invalid offset for shared memory region: 'r'"],
     [at(2 ** 53 - 1, 4), "INVALID_ARG", "Invalid offset for shared memory region: 'r'"],
     [at(61, 4), "INVALID_ARG", "Invalid offset + byte size for shared memory region: 'r'"],
-    [at(1, 2 ** 53 - 1), "INVALID_ARG", "Invalid offset + byte size for shared memory region: 'r'"],
+    [
+      at(1, 2 ** 53 - 1),
+      "INVALID_ARG",
+      "Integer overflow detected: byte_size (9007199254740991) + offset (1) exceeds maximum value " +
+      "(9007199254740991) for region 'r'",
+    ],
+    [at(1, 2 ** 53 - 2), "INVALID_ARG", "Invalid offset + byte size for shared memory region: 'r'"],
   ];
   for (const [place, code, message] of cases) {
     await assert.rejects(infer(request(place)), { code, message });
@@ -132,8 +138,9 @@ Deno.test("unregisterSharedMemory() leaves the memory to the requests that use i
   const running = engine.infer(request(at(0, 4), at(32, 4)));
   await fixture.clock.advance(10);
   engine.unregisterSharedMemory("system", "r");
+  engine.unregisterSharedMemory("system", "");
   assert.equal(memory.openCount, 1);
-  assert.deepEqual(engine.sharedMemoryStatus("system", ""), []);
+  assert.equal(engine.sharedMemoryStatus("system", "r").length, 1, "it is still there");
   const gone = "Unable to find shared memory region: 'r'";
   await assert.rejects(engine.infer(request(at(0, 4))), { code: "NOT_FOUND", message: gone });
   const bytes = memory.floats("r");
@@ -142,6 +149,24 @@ Deno.test("unregisterSharedMemory() leaves the memory to the requests that use i
   await running;
   assert.equal(bytes[8], 3, "the output was written");
   assert.equal(memory.openCount, 0, "the last request lets go of it");
+  assert.deepEqual(engine.sharedMemoryStatus("system", ""), []);
+});
+
+Deno.test("registerSystemSharedMemory() may take the name of a region that waits for its end", async () => {
+  const { memory, fixture, engine, infer } = await setUpEngine({ executeMs: 500 });
+  const running = engine.infer(request(at(0, 4)));
+  await fixture.clock.advance(10);
+  engine.unregisterSharedMemory("system", "r");
+  const again = { kind: "system", name: "r", key: "/other", offset: 0n, byteSize: 64n } as const;
+  await engine.registerSystemSharedMemory(again);
+  assert.equal(memory.openCount, 2);
+  await fixture.clock.advance(500);
+  await running;
+  assert.equal(memory.openCount, 1);
+  assert.deepEqual(engine.sharedMemoryStatus("system", ""), [again]);
+  engine.unregisterSharedMemory("system", "r");
+  assert.equal(memory.openCount, 0);
+  await assert.rejects(infer(request(at(0, 4))), /Unable to find shared memory region/);
 });
 
 Deno.test("infer() lets go of regions when the request is refused or fails", async () => {

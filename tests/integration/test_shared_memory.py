@@ -379,8 +379,14 @@ def test_unregister_while_it_is_used(protocol, server, create):
     time.sleep(0.15)
     assert call(server, "POST", "/v2/systemsharedmemory/region/r/unregister").status == 200
     assert open_files(server, key) == 1
-    assert call(server, "GET", "/v2/systemsharedmemory/status").json() == []
+    # As the reference: it is listed until it is gone, but new requests do not find it.
+    assert [row["name"] for row in call(server, "GET", "/v2/systemsharedmemory/status").json()] == ["r"]
+    other = PROTOCOLS["grpc"](server)
+    with pytest.raises(InferenceServerException, match="Unable to find shared memory region: 'r'"):
+        other.client.infer("echo", [shared_input(other, "IN", [16], "FP32", "r", 64)])
+    other.close()
     assert finish() is None
+    assert call(server, "GET", "/v2/systemsharedmemory/status").json() == []
     assert (shm.get_contents_as_numpy(handle, np.float32, [16], offset=64) == array).all()
     assert not mapped(server, key) and open_files(server, key) == 0
     with pytest.raises(InferenceServerException, match="Unable to find shared memory region: 'r'"):
