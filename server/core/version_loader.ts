@@ -23,7 +23,7 @@ import { Model } from "./model.ts";
 import type { ModelRegistry } from "./model_registry.ts";
 import type { RepositoryModel } from "./model_repository.ts";
 import type { ResponseCache } from "./response_cache.ts";
-import { CachingScheduler } from "./scheduler/caching_scheduler.ts";
+import { CachingScheduler, type CachingSchedulerParts } from "./scheduler/caching_scheduler.ts";
 import { createScheduler } from "./scheduler/create_scheduler.ts";
 import { InstancePool } from "./scheduler/instance_pool.ts";
 import type { PlannedInstance, RateLimiter } from "./scheduler/rate_limiter.ts";
@@ -104,10 +104,12 @@ export async function loadVersion(
     backlogDelayCount: parts.backlogDelayCount ?? 0,
     stateRules,
   });
-  const cacheParts = { clock, log: moduleLog(parts.log, "response_cache.ts") };
-  const scheduler = partition === undefined
-    ? running
-    : new CachingScheduler({ scheduler: running, partition, observer: statistics, ...cacheParts });
+  const cacheParts = {
+    observer: statistics,
+    clock,
+    log: moduleLog(parts.log, "response_cache.ts"),
+  };
+  const cached = addCache(config, partition && { scheduler: running, partition, ...cacheParts });
   disposables.move();
   return new Model({
     version,
@@ -115,7 +117,7 @@ export async function loadVersion(
     rules,
     labels,
     statistics,
-    scheduler,
+    scheduler: cached ?? running,
     instances,
     backendModel,
     clock,
@@ -123,6 +125,16 @@ export async function loadVersion(
     releases: parts.releases,
     ...(rates === undefined ? {} : { rates }),
   });
+}
+
+/** A scheduler before the given one, if there is a cache for it. */
+function addCache(
+  { schedulingChoice: choice }: ModelConfig,
+  parts: CachingSchedulerParts | undefined,
+): CachingScheduler | undefined {
+  if (parts === undefined) return undefined;
+  const preservesOrdering = choice.case === "dynamicBatching" && choice.value.preserveOrdering;
+  return new CachingScheduler({ ...parts, preservesOrdering });
 }
 
 function createSource(model: RepositoryModel, version: number): ConfigSource {

@@ -1,17 +1,19 @@
 import type { ExecuteResponse } from "../../../backends/backend.ts";
 import { ServerError } from "../../../proto/status.ts";
+import type { Tensor } from "../../../proto/tensor.ts";
 import type { Clock } from "../clock.ts";
 import type { Log } from "../log.ts";
 import type { CachePartition } from "../response_cache.ts";
 import { requestKey } from "../response_cache_key.ts";
+import { AnswerOrder } from "./answer_order.ts";
 import type { JobObserver } from "./instance_pool.ts";
-import type { Job } from "./job.ts";
+import { cancelledError, type Job } from "./job.ts";
 import type { Scheduler, StopOptions } from "./scheduler.ts";
 
 /** What the statistics are told about the cache; implemented by `VersionStatistics`. */
-export interface CacheObserver extends Pick<JobObserver, "accepted"> {
+export interface CacheObserver extends Pick<JobObserver, "accepted" | "dropped"> {
   /** An accepted job is answered from the cache. */
-  cacheHit(job: Job, lookup: { readonly startMs: number; readonly endMs: number }): void;
+  cacheHit(job: Job, lookup: Lookup): void;
   /** A response was offered to the cache, after so much time for looking it up and inserting it. */
   cacheMiss(durationMs: number): void;
 }
@@ -24,6 +26,14 @@ export interface CachingSchedulerParts {
   readonly observer: CacheObserver;
   readonly clock: Clock;
   readonly log: Log;
+  /** Answers leave in the order of the requests (scheduling.md §2.6); false when absent. */
+  readonly preservesOrdering?: boolean;
+}
+
+/** When a job was looked up, ms. */
+interface Lookup {
+  readonly startMs: number;
+  readonly endMs: number;
 }
 
 /**
@@ -32,44 +42,79 @@ export interface CachingSchedulerParts {
  */
 export class CachingScheduler implements Scheduler {
   readonly #parts: CachingSchedulerParts;
+  readonly #order: AnswerOrder | undefined;
   #isStopped = false;
   #isWarned = false;
 
   constructor(parts: CachingSchedulerParts) {
     this.#parts = parts;
+    if (parts.preservesOrdering) this.#order = new AnswerOrder();
   }
 
   get inflightCount(): number {
-    return this.#parts.scheduler.inflightCount;
+    return this.#parts.scheduler.inflightCount + (this.#order?.heldCount ?? 0);
   }
 
   enqueue(job: Job): void {
-    const { scheduler, partition, observer, clock } = this.#parts;
+    const { partition, clock } = this.#parts;
     // Whoever has gone or comes too late is told so by the scheduler.
     if (this.#isStopped || job.isAborted || isOfSequence(job)) {
-      scheduler.enqueue(job);
+      this.#run(job, () => {});
       return;
     }
     const startMs = clock.now();
     const key = requestKey(job, partition.id);
     const outputs = partition.lookup(key);
     const endMs = clock.now();
-    if (outputs !== undefined) {
-      job.queueStartMs = job.startMs;
-      observer.accepted(job);
-      observer.cacheHit(job, { startMs, endMs });
+    if (outputs !== undefined) this.#answer(job, outputs, { startMs, endMs });
+    else this.#run(job, (response) => this.#keep(job, key, response, endMs - startMs));
+  }
+
+  #answer(job: Job, outputs: readonly Tensor[], lookup: Lookup): void {
+    const { observer, clock } = this.#parts;
+    job.state = "queued";
+    job.queueStartMs = job.startMs;
+    observer.accepted(job);
+    const release = () => {
+      if (job.isAborted) {
+        observer.dropped(job, "CANCELED", clock.now());
+        job.finish({ error: cancelledError() });
+        return;
+      }
+      observer.cacheHit(job, lookup);
       job.finish({ outputs });
+    };
+    if (this.#order === undefined) release();
+    else this.#order.addReady(release);
+  }
+
+  #run(job: Job, onAnswer: (response: ExecuteResponse | undefined) => void): void {
+    const { scheduler } = this.#parts;
+    const order = this.#order;
+    if (order === undefined) {
+      job.beforeFinish = onAnswer;
+      scheduler.enqueue(job);
       return;
     }
-    job.beforeFinish = (response) => this.#keep(job, key, response, endMs - startMs);
-    scheduler.enqueue(job);
+    const place = order.addRunning();
+    job.beforeFinish = (response) => {
+      onAnswer(response);
+      order.end(place);
+    };
+    try {
+      scheduler.enqueue(job);
+    } catch (refusal) {
+      order.end(place);
+      throw refusal;
+    }
   }
 
   /** Also drops what was kept; answers of requests still running are not kept any more. */
-  stop(options?: StopOptions): Promise<void> {
+  async stop(options?: StopOptions): Promise<void> {
     this.#isStopped = true;
     this.#parts.partition.clear();
-    return this.#parts.scheduler.stop(options);
+    await this.#parts.scheduler.stop(options);
+    this.#order?.releaseReady();
   }
 
   /** Keeps the answer if it is the complete and only one of a request that somebody waited for. */

@@ -262,3 +262,56 @@ Deno.test("CachingScheduler runs every request of a sequence", async () => {
   assert.equal(fixture.executions.length, 8);
   assert.deepEqual(fixture.statistics.snapshot().cache!.miss.count, 0);
 });
+
+Deno.test("CachingScheduler keeps answers in the order of the requests where the batcher does", async () => {
+  const fixture = create({ maxBatchSize: 2, batching: { preserveOrdering: true } });
+  const send = (value: number, signal?: AbortSignal) =>
+    fixture.send({
+      inputs: input(value),
+      id: `${value}:${fixture.clock.now()}`,
+      ...(signal === undefined ? {} : { signal }),
+    });
+  send(1);
+  await fixture.clock.advance(10);
+  const alone = send(1);
+  assert.equal(alone.answeredMs, 10, "nothing runs: at once");
+  const gone = new AbortController();
+  const expected = [send(2), send(1), send(3), send(1, gone.signal), send(4), send(1)];
+  assert.equal(fixture.scheduler.inflightCount, 6);
+  assert.equal(fixture.statistics.snapshot().pending, 6);
+  await fixture.clock.advance(5);
+  gone.abort();
+  const stopping = fixture.scheduler.stop();
+  await fixture.clock.advance(100);
+  await stopping;
+  assert.deepEqual(fixture.answered.slice(2), expected);
+  assert.deepEqual(expected.map(({ answeredMs }) => answeredMs), [20, 20, 20, 20, 30, 30]);
+  assert.deepEqual(expected.map(({ error }) => error?.code), [
+    undefined,
+    undefined,
+    undefined,
+    "CANCELLED",
+    undefined,
+    undefined,
+  ]);
+  const { pending, inflight, failures, cache } = fixture.statistics.snapshot();
+  assert.deepEqual([pending, inflight, failures.CANCELED, cache!.hit.count], [0, 0, 1, 3]);
+  assert.equal(fixture.scheduler.inflightCount, 0);
+});
+
+Deno.test("CachingScheduler waits for no request that was refused", async () => {
+  const fixture = create({
+    maxBatchSize: 1,
+    batching: { preserveOrdering: true, defaultQueuePolicy: { maxQueueSize: 1 } },
+  });
+  fixture.send({ inputs: input(1) });
+  await fixture.clock.advance(10);
+  fixture.send({ inputs: input(2) });
+  await fixture.clock.settle();
+  fixture.send({ inputs: input(3) });
+  assert.equal(fixture.send({ inputs: input(4) }).error?.code, "UNAVAILABLE");
+  const hit = fixture.send({ inputs: input(1) });
+  assert.equal(hit.answeredMs, undefined);
+  await fixture.clock.advance(100);
+  assert.equal(hit.answeredMs, 30);
+});
