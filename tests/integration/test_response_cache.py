@@ -286,6 +286,30 @@ def test_memory_that_changes_during_a_request_spoils_nothing(tmp_path, start):
         grpc.close()
 
 
+def test_kept_answers_go_into_shared_memory_too(tmp_path, start):
+    repository = Repository(tmp_path / "repository")
+    write_noisy(repository, "noisy")
+    server = start(repository.root, LOCAL, "--allow-client-shm=true")
+    key = f"/nereid_cache_{server.http_port}"
+    region = shm.create_shared_memory_region("out", key, 16, create_only=True)
+    clients = [PROTOCOLS[name](server) for name in ("http", "grpc")]
+    try:
+        clients[0].client.register_system_shared_memory("out", key, 16)
+        seen = noise(clients[0].infer("noisy", x(1), outputs=["NOISE"]))
+        for client in clients:
+            shm.set_shared_memory_region(region, [np.zeros(4, np.float32)])
+            output = client.output("NOISE")
+            output.set_shared_memory("out", 16)
+            client.client.infer("noisy", client.inputs(x(1)), outputs=[output])
+            assert shm.get_contents_as_numpy(region, np.float32, [1, 4]).tolist() == seen
+        assert statistics(server, "noisy")["inference_stats"]["cache_hit"]["count"] == 2
+        clients[0].client.unregister_system_shared_memory()
+    finally:
+        shm.destroy_shared_memory_region(region)
+        for client in clients:
+            client.close()
+
+
 def test_what_was_not_used_longest_goes_first(tmp_path, start):
     repository = Repository(tmp_path / "repository")
     write_noisy(repository, "noisy")

@@ -134,8 +134,9 @@ def test_sequence_models_are_warmed_up_with_their_controls(repository, start, co
         repository, "stateful", f"sequence_batching {{ {state} }}\n" + warm_sample(warm_input("IN", "FP32", [1], "random_data: true")),
         sections=numbers, model=models.control_sum(state=True),
     )  # fmt: skip
-    server = start(repository.root)
+    server = start(repository.root, "--log-verbose=1")
     protocol = connect(server)
+    assert "is running warmup sample 'first' for iteration 1" in server.log()
     assert batch_sizes(server, "controlled") == {2: 1}
     assert counts(protocol, "stateful") == (1, 1)
 
