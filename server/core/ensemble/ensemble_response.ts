@@ -1,6 +1,7 @@
 import type { ExecuteResponse } from "../../../backends/backend.ts";
 import type { ParameterValue } from "../../../proto/infer.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
+import type { Job } from "../scheduler/job.ts";
 import { convertTensor, type TensorReader } from "./ensemble_shape.ts";
 import { type EnsembleValue, mergeSequence, type SequenceOverride } from "./ensemble_values.ts";
 
@@ -13,13 +14,17 @@ export interface TakenOutput {
   readonly value: EnsembleValue;
 }
 
-/** The response that is made of the values of all requested outputs; absent ones are left out. */
+/**
+ * The response that is made of the values of all requested outputs; absent ones are left out. The sequence of the
+ * request, or what steps made of it, goes along as parameters.
+ */
 export function createEnsembleResponse(
   taken: readonly TakenOutput[],
   readers: EnsembleOutputs,
+  job: Job,
 ): ExecuteResponse {
   const outputs: Tensor[] = [];
-  let sequence: SequenceOverride | undefined;
+  let sequence = sequenceOf(job);
   for (const { name, value } of taken) {
     sequence = mergeSequence(sequence, value.sequence);
     if (value.tensor === undefined) continue;
@@ -30,6 +35,12 @@ export function createEnsembleResponse(
   };
   if (sequence === undefined) return { outputs, release };
   return { outputs, parameters: sequenceParameters(sequence), release };
+}
+
+function sequenceOf(job: Job): SequenceOverride | undefined {
+  const { correlationId, sequenceStart, sequenceEnd } = job;
+  if (correlationId === 0n || correlationId === "") return undefined;
+  return { correlationId, sequenceStart, sequenceEnd };
 }
 
 function sequenceParameters(sequence: SequenceOverride): Record<string, ParameterValue> {

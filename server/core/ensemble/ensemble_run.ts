@@ -192,7 +192,7 @@ export class EnsembleRun {
       name,
       value: this.#values.take(name, iteration),
     }));
-    const response = createEnsembleResponse(taken, this.#parts.outputs);
+    const response = createEnsembleResponse(taken, this.#parts.outputs, this.#job);
     if (!this.#parts.isDecoupled) {
       this.#answer = response;
       return;

@@ -111,7 +111,11 @@ Deno.test("EnsembleScheduler hands the properties of the request to the steps", 
   assert.deepEqual(properties("b"), ["r", "inner", true, true, 2, 5_000_000, { colour: "red" }]);
   const { response } = sent.answers[0]!;
   assert.ok(response !== undefined && "outputs" in response);
-  assert.deepEqual(response.parameters, { sequence_id: "inner", sequence_end: true });
+  assert.deepEqual(response.parameters, {
+    sequence_id: "inner",
+    sequence_start: true,
+    sequence_end: true,
+  });
   assertClean(fixture);
 });
 
