@@ -1,5 +1,10 @@
 import type { ModelInstance } from "../../../backends/backend.ts";
-import type { ModelRates, RatedInstance, ResourceWaiter } from "./rate_limiter.ts";
+import {
+  compareTurns,
+  type ModelRates,
+  type RatedInstance,
+  type ResourceWaiter,
+} from "./rate_limiter.ts";
 
 /** The instances of a pool that run nothing. */
 export interface IdleInstances {
@@ -104,7 +109,7 @@ export class RatedInstances implements IdleInstances, ResourceWaiter {
   take(): ModelInstance | undefined {
     let best = this.#offered;
     for (const rated of this.#free.keys()) {
-      if (best === undefined || rated.scaledPriority < best.scaledPriority) best = rated;
+      if (best === undefined || compareTurns(rated, best) < 0) best = rated;
     }
     if (best === undefined) return undefined;
     const instance = this.#free.get(best) ?? this.#bound.get(best);

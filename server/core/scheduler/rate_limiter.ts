@@ -26,7 +26,7 @@ export interface RatedInstance {
   readonly needs: readonly ResourceNeed[];
   /** From 1; an instance of priority 2 gets half as many turns as one of priority 1. */
   readonly priority: number;
-  /** Executions so far × priority: the smallest goes first. */
+  /** Executions so far × priority. */
   scaledPriority: number;
 }
 
@@ -155,7 +155,7 @@ export class RateLimiter {
       for (const rated of waiter.candidates) candidates.push({ waiter, rated });
     }
     // The sort is stable: among equals the one that has waited longest goes first.
-    candidates.sort((a, b) => a.rated.scaledPriority - b.rated.scaledPriority);
+    candidates.sort((a, b) => compareTurns(a.rated, b.rated));
     const search = ++this.#searchCount;
     return candidates.find(({ rated: { needs } }) => {
       const isFree = needs.every(({ resource, count }) =>
@@ -200,6 +200,14 @@ export class RateLimiter {
     }
     return [...worst.values()].map(({ issue }) => issue);
   }
+}
+
+/**
+ * Negative when the first has its turn before the second: the smaller scaled priority, counting the execution asked for
+ * as if it had been (the reference counts the initialisation of the instance), then the better priority.
+ */
+export function compareTurns(a: RatedInstance, b: RatedInstance): number {
+  return a.scaledPriority + a.priority - (b.scaledPriority + b.priority) || a.priority - b.priority;
 }
 
 /** The instances of one loaded model as the rate limiter knows them; disposing it takes them all out. */

@@ -145,6 +145,19 @@ Deno.test("RateLimiter gives priority 2 half as many turns as priority 1, betwee
   assert.deepEqual(counts.map((count) => Math.round(count / 10)), [10, 5, 2]);
 });
 
+Deno.test("RateLimiter counts the execution that is asked for, as the reference does", async () => {
+  const fixture = new RateLimiterFixture();
+  const one = fixture.load("one", { groups: [{ ...R1, priority: 1 }] });
+  const two = fixture.load("two", { groups: [{ ...R1, priority: 2 }] });
+  one.sendMany(80);
+  two.sendMany(80);
+  await fixture.clock.advance(72 * 10 + 35 * 10);
+  assert.deepEqual([one.executions.length, two.executions.length], [72, 36]);
+  const order = [...one.executions, ...two.executions].sort((a, b) => a.atMs - b.atMs)
+    .map(({ instance }) => instance.slice(0, 3));
+  assert.deepEqual(order.slice(0, 6), ["one", "one", "two", "one", "one", "two"]);
+});
+
 Deno.test("RateLimiter gives priority 2 half as many turns as priority 1, within a model", async () => {
   const fixture = new RateLimiterFixture();
   const groups = [{ ...R1, priority: 1 }, { ...R1, priority: 2 }];
