@@ -178,6 +178,7 @@ export class EnsembleFixture {
   readonly statistics: VersionStatistics;
   readonly scheduler: EnsembleScheduler;
   readonly gates: StepGate[] = [];
+  readonly absentOutputs: string[] = [];
   timeoutCount = 0;
   isReleased = false;
   /** What `send` returns to steps when an answer was taken. */
@@ -221,6 +222,7 @@ export class EnsembleFixture {
       isBatched,
       inputNames: ensemble.input.map(({ name }) => name),
       isDecoupled: Object.values(models).some(({ responseCount }) => responseCount !== undefined),
+      onAbsentOutput: (name) => void this.absentOutputs.push(name),
       clock,
       observer: this.statistics,
       releaseModels: () => this.isReleased = true,

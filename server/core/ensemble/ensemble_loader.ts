@@ -21,6 +21,7 @@ import type { RepositoryModel } from "../model_repository.ts";
 import { releaseResponse } from "../model_response.ts";
 import type { ResponseCache } from "../response_cache.ts";
 import { CachingScheduler } from "../scheduler/caching_scheduler.ts";
+import { requestPrefix } from "../scheduler/job.ts";
 import type { Scheduler } from "../scheduler/scheduler.ts";
 import { type StatisticsOptions, VersionStatistics } from "../statistics.ts";
 import { createTensorRules } from "../tensor_rules.ts";
@@ -165,6 +166,7 @@ interface SchedulerSource {
 function createScheduler(config: ModelConfig, source: SchedulerSource): Scheduler {
   const { graph, models, statistics, parts } = source;
   const { clock } = parts;
+  const log = moduleLog(parts.log, "ensemble_scheduler.ts");
   const returns = [...new Set(models)].map((model) => model.hold());
   const ensemble = new EnsembleScheduler({
     name: config.name,
@@ -174,6 +176,8 @@ function createScheduler(config: ModelConfig, source: SchedulerSource): Schedule
     isBatched: config.maxBatchSize > 0,
     inputNames: config.input.map(({ name }) => name),
     isDecoupled: config.modelTransactionPolicy!.decoupled,
+    onAbsentOutput: (name, { id }) =>
+      log.verbose(1, `${requestPrefix(id)}Composing models did not output tensor ${name}`),
     clock,
     observer: statistics,
     releaseModels: () => returns.forEach((giveBack) => giveBack()),

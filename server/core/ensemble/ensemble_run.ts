@@ -27,6 +27,8 @@ export interface EnsembleRunParts {
   readonly isBatched: boolean;
   readonly inputNames: readonly string[];
   readonly isDecoupled: boolean;
+  /** A requested output is left out of a response because the steps did not give it. */
+  readonly onAbsentOutput: (name: string, job: Job) => void;
 }
 
 /** How a request of an ensemble ended. */
@@ -192,6 +194,9 @@ export class EnsembleRun {
       name,
       value: this.#values.take(name, iteration),
     }));
+    for (const { name, value } of taken) {
+      if (value.tensor === undefined) this.#parts.onAbsentOutput(name, this.#job);
+    }
     const response = createEnsembleResponse(taken, this.#parts.outputs, this.#job);
     if (!this.#parts.isDecoupled) {
       this.#answer = response;

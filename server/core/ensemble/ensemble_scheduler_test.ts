@@ -85,6 +85,7 @@ Deno.test("EnsembleScheduler leaves out inputs that were not given, and outputs 
   await fixture.clock.advance(10);
   assert.deepEqual(fixture.model("a").requests[0]!.inputs.map(({ name }) => name), ["IN"]);
   assert.deepEqual(sent.bytes, { Y: 5 });
+  assert.deepEqual(fixture.absentOutputs, ["Z"]);
   assertClean(fixture);
 });
 
