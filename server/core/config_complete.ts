@@ -15,7 +15,6 @@ import {
 import { isPathInside } from "../../proto/model_config_path.ts";
 import { ServerError } from "../../proto/status.ts";
 import { readLabels } from "./config_labels.ts";
-import { checkServable, isServable } from "./config_servable.ts";
 import { checkStateFiles } from "./config_states.ts";
 import type { ServerOptions } from "./options.ts";
 
@@ -57,10 +56,6 @@ export async function completeModelConfig(
   issues.push(...labelIssues, ...await checkStateFiles(config, source));
   issues.push(...await batchStrategyIssues(config));
   if (issues.length > 0) throw configError(issues, source.positions);
-  if (isServable(config)) return;
-  // A model that is wrong anyway is to be refused for that: what the backend finds comes first.
-  await using _model = await openModel(source, backend);
-  checkServable(config, source.positions);
 }
 
 /** Opens the model; what the backend finds wrong is told with its place in the file. */
@@ -72,17 +67,12 @@ export async function openModel(source: ConfigSource, backend: Backend): Promise
   }
 }
 
-/** The error for a model whose backend does not exist, or that needs none that exists (config.md §4). */
+/** The error for a model whose backend does not exist (config.md §4). */
 export function unknownBackendError(
   config: ModelConfig,
   backendNames: readonly string[],
   positions?: ConfigPositions,
 ): ServerError {
-  try {
-    checkServable(config, positions);
-  } catch (reason) {
-    return ServerError.from(reason);
-  }
   const message =
     `unable to find backend library for backend '${config.backend}', try specifying ` +
     `runtime on the model configuration.`;

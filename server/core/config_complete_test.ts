@@ -1,4 +1,4 @@
-import { deepEqual, equal, match, rejects, throws } from "node:assert/strict";
+import { deepEqual, equal, rejects, throws } from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import type { Backend } from "../../backends/backend.ts";
 import {
@@ -114,24 +114,6 @@ Deno.test("completeModelConfig() does not ask the backend in strict mode or for 
     complete(`default_model_filename: "../x"`, never),
     /^ServerError: model file path '\.\.\/x' in model 'm' is outside model directory/,
   );
-});
-
-Deno.test("completeModelConfig() refuses fields of features that are not there", async () => {
-  await rejects(
-    complete("sequence_batching { } model_warmup { batch_size: 1 }"),
-    (error: ServerError) => {
-      equal(error.code, "UNSUPPORTED");
-      match(error.message, /'sequence_batching'.*m\/config\.pbtxt:1:63/);
-      match(error.message, /'model_warmup'/);
-      return true;
-    },
-  );
-  await rejects(complete("model_warmup { batch_size: 1 }"), /'model_warmup'/);
-  // What the backend has to say about a model that is wrong anyway comes first.
-  const input = `input { name: "A" data_type: TYPE_FP32 dims: 1 } `;
-  await rejects(complete(`sequence_batching { } ${input.repeat(6)}`), /expects 6 inputs/);
-  await complete("model_warmup { } model_transaction_policy { } response_cache { enable: true }");
-  await complete("instance_group { rate_limiter { resources { name: 'R' count: 4 } } }");
 });
 
 Deno.test("completeModelConfig() refuses other runtimes, batching libraries and missing labels", async () => {
