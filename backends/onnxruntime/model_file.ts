@@ -1,5 +1,6 @@
 import { basename, dirname, join } from "node:path";
 import { configError } from "../../proto/model_config.ts";
+import { typoOf } from "../../proto/model_config_hint.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { ModelSource } from "../backend.ts";
 
@@ -38,8 +39,9 @@ async function missing(path: string, source: ModelSource): Promise<ServerError> 
     hint: `there is '${other}': name it '${basename(path)}', or set default_model_filename: ` +
       `"${other}"`,
   };
-  // Only beside the file that is wanted the name alone is enough.
-  const isBeside = other !== undefined && dirname(path) === source.versionDirectory;
+  // Only beside the file that is wanted the name alone is enough. Whoever names another one may miss that file.
+  const isBeside = other !== undefined && dirname(path) === source.versionDirectory &&
+    (basename(path) === DEFAULT_FILENAME || typoOf(basename(path), [other]) !== undefined);
   const fields = [{ path: "default_model_filename", value: JSON.stringify(other) }];
   return configError([{
     path: "",

@@ -31,7 +31,9 @@ export function mendTensors(
     if (issue.mend !== undefined) return issue;
     if (issue.path === "input" && sides.input.added.length > 0) {
       const fields = sides.input.added;
-      return { ...issue, hint: issue.hint ?? sides.input.hint, mend: { fields } };
+      const hint = issue.hint ?? sides.input.hint;
+      if (!isFedByServer(config)) return { ...issue, hint, mend: { fields } };
+      return { ...issue, hint: `${hint}; as an input of clients, or as one that the server fills` };
     }
     const [, side, index] = TENSOR_PATH.exec(issue.path) ?? [];
     if (side === undefined) return issue;
@@ -41,6 +43,12 @@ export function mendTensors(
     const hint = `the model has ${fields.map(({ value }) => value).join(", ")}`;
     return { ...issue, hint: issue.hint ?? hint, mend: { fields } };
   });
+}
+
+/** True when an input may be one that clients do not send: a control, a state, a generated count. */
+function isFedByServer({ schedulingChoice, input }: ModelConfig): boolean {
+  return schedulingChoice.case === "sequenceBatching" ||
+    input.some(({ allowRaggedBatch }) => allowRaggedBatch);
 }
 
 interface SideMends {

@@ -61,4 +61,6 @@ Deno.test("mendTensors() adds inputs that are not listed, when all others are kn
     "input[1]": '{ name: "B" data_type: TYPE_FP32 dims: [ -1, 2 ] }',
   });
   deepEqual(mends(list("unlike"), "input", { inputs }), {});
+  const sequence = `${list("A")} sequence_batching { }`;
+  deepEqual(mends(sequence, "input", { inputs }), {}, "B may be a control or a state");
 });
