@@ -18,6 +18,12 @@ export class Sequence extends JobList {
   /** Its slot there, and how often the slot had been given away when it got it. */
   slot = -1;
   generation = -1;
+  /**
+   * The sequences of the same id that began before and after it, while they are not over: models that tell sequences by
+   * their id must never have two of them.
+   */
+  predecessor: Sequence | undefined;
+  successor: Sequence | undefined;
   /** Its request that was handed on: waiting for a batch (oldest), or running. */
   handedOn: Job | undefined;
   /**

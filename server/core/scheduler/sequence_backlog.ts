@@ -43,9 +43,11 @@ export class SequenceBacklog {
     this.#timer.arm(job.deadlineMs);
   }
 
-  /** The sequence that waits for the longest. */
+  /** The sequence that has waited for the longest, of those that wait for nothing but a slot. */
   first(): Sequence | undefined {
-    for (const sequence of this.#sequences) return sequence;
+    for (const sequence of this.#sequences) {
+      if (sequence.predecessor === undefined) return sequence;
+    }
     return undefined;
   }
 

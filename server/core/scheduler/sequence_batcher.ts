@@ -55,6 +55,8 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
   readonly #lanes: SequenceLanes;
   /** Sequences that take requests, by correlation id: a number and a text are never the same. */
   readonly #open = new Map<bigint | string, Sequence>();
+  /** Sequences that take no more requests and are not over, the last one of each id. */
+  readonly #ending = new Map<bigint | string, Sequence>();
   readonly #backlog: SequenceBacklog;
   readonly #idle: IdleSequences;
   readonly #inflight = new InflightCounter();
@@ -105,7 +107,7 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     this.#parts.observer.accepted(job);
     this.#idle.remove(sequence);
     if (job.sequenceEnd) this.#close(sequence);
-    if (sequence.lane === undefined && !this.#placeNew(sequence)) this.#backlog.add(sequence, job);
+    if (sequence.lane === undefined && !this.#place(sequence)) this.#backlog.add(sequence, job);
     if (this.isHeld) this.#updateHold();
     if (job.isAborted) return this.#onAbort(job);
     sequence.lane?.wake(sequence);
@@ -205,6 +207,8 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     const sequence = new Sequence(job.correlationId);
     sequence.idTensor = this.#controls.idTensor(sequence.id);
     this.#open.set(sequence.id, sequence);
+    sequence.predecessor = this.#ending.get(sequence.id);
+    if (sequence.predecessor !== undefined) sequence.predecessor.successor = sequence;
     return sequence;
   }
 
@@ -222,16 +226,23 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     if (sequence.isClosed) return;
     sequence.isClosed = true;
     this.#open.delete(sequence.id);
+    this.#ending.set(sequence.id, sequence);
   }
 
-  /** Gives a new sequence a slot, unless others have waited for one before; false when there is none. */
-  #placeNew(sequence: Sequence): boolean {
-    if (this.#backlog.size > 0) return false;
-    return this.#place(sequence);
+  /** Nothing of the sequence is left; the next one of its id may begin. */
+  #end(sequence: Sequence): void {
+    const { id, predecessor, successor } = sequence;
+    if (this.#ending.get(id) === sequence) {
+      if (predecessor === undefined) this.#ending.delete(id);
+      else this.#ending.set(id, predecessor);
+    }
+    if (predecessor !== undefined) predecessor.successor = successor;
+    if (successor !== undefined) successor.predecessor = predecessor;
   }
 
+  /** Gives a sequence a slot; false when there is none, or the last one of its id is not over. */
   #place(sequence: Sequence): boolean {
-    if (!this.#lanes.place(sequence)) return false;
+    if (sequence.predecessor !== undefined || !this.#lanes.place(sequence)) return false;
     const { stateRules } = this.#parts;
     if (stateRules !== undefined) sequence.state = new SlotState(stateRules);
     return true;
@@ -254,6 +265,7 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     this.#idle.remove(sequence);
     lane.slots.release(sequence);
     this.#lanes.released(lane);
+    this.#end(sequence);
     this.#serveBacklog();
   }
 
@@ -326,6 +338,8 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     const jobs: Job[] = [];
     for (let job = sequence.shift(); job !== undefined; job = sequence.shift()) jobs.push(job);
     this.#close(sequence);
+    this.#end(sequence);
+    this.#serveBacklog();
     this.#drop(jobs, reason, createError);
   }
 

@@ -54,6 +54,31 @@ for (const [name, create] of BOTH) {
     assert.equal(fixture.answered.filter(({ error }) => error === undefined).length, 3);
   });
 
+  Deno.test(`SequenceBatcher (${name}) runs no two sequences of one id at a time`, async () => {
+    const fixture = createFixture(create(), { executeMs: 5 });
+    for (const id of ["a", "b", "c"]) {
+      fixture.send({ id: `${id}1`, sequence: 1n, start: true });
+      fixture.send({ id: `${id}2`, sequence: 1n, end: true });
+    }
+    const controller = new AbortController();
+    const { signal } = controller;
+    const cancelled = fixture.send({ sequence: 1n, start: true, end: true, signal });
+    fixture.send({ id: "d", sequence: 1n, start: true, end: true });
+    fixture.send({ id: "other", sequence: 2n, start: true, end: true });
+    await fixture.clock.advance(1);
+    controller.abort();
+    await fixture.clock.advance(100);
+    assert.equal(cancelled.error?.code, "CANCELLED");
+    const own = fixture.executions.flatMap(({ ids }) => ids).filter((id) => /^[a-d]\d?$/.test(id));
+    assert.deepEqual(own, ["a1", "a2", "b1", "b2", "c1", "c2", "d"]);
+    assert.ok(
+      batches(fixture).every((ids) =>
+        ids.split(",").filter((id) => id !== "other" && id !== "").length <= 1
+      ),
+    );
+    assert.ok(batches(fixture)[0]!.includes("other"), "nobody else has to wait");
+  });
+
   Deno.test(`SequenceBatcher (${name}) lets the next sequence wait for a slot`, async () => {
     const fixture = createFixture(create(), { maxBatchSize: 1 });
     fixture.send({ id: "a1", sequence: 1n, start: true });

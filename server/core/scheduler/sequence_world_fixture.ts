@@ -42,6 +42,8 @@ export interface WorldOptions {
   readonly random: () => number;
 }
 
+type Sums = Map<bigint | string | number, number>;
+
 /** One run of a sequence from START to its end, as the reference model sees it. */
 interface Life {
   /** Sum of what was executed since the last START: what the model must answer. */
@@ -284,7 +286,7 @@ export class SequenceWorld {
 
   #createInstance(index: number): ModelInstance {
     const { random } = this.#options;
-    const sums: number[] = [];
+    const sums: Sums = new Map();
     let isBusy = false;
     return {
       placement: { name: `m_${index}`, kind: "KIND_CPU", deviceId: 0 },
@@ -312,6 +314,8 @@ export class SequenceWorld {
   #checkBatch(instance: number, requests: readonly ExecuteRequest[]): void {
     const { strategy, maxBatchSize } = this.#options;
     assert.ok(requests.length <= Math.max(1, maxBatchSize), "a batch is too large");
+    const ids = requests.filter(({ id }) => id !== "").map(({ correlationId }) => correlationId);
+    assert.ok(new Set(ids).size === ids.length, "two sequences of one id in a batch");
     const elements = requests[0]!.inputs[0]!.shape[1];
     requests.forEach((request, place) => {
       assert.ok(request.inputs[0]!.shape[1] === elements, "shapes of a batch differ");
@@ -339,26 +343,27 @@ export class SequenceWorld {
     });
   }
 
-  #add(request: ExecuteRequest, place: number, sums: number[]): ExecuteOutcome {
+  #add(request: ExecuteRequest, place: number, sums: Sums): ExecuteOutcome {
     const { strategy, stateRules, random } = this.#options;
     if (request.id === "") return { outputs: [] };
     const entry = this.#entries.get(request.id)!;
     if (random() < 0.05) return { error: new ServerError("INTERNAL", "Fault of the model") };
     const { life, value } = entry;
     life.sum += value;
-    if (life.mustStart) sums[place] = 0;
+    // As the test backends keep them: by place of the batch, or by correlation id.
+    const key = strategy === "direct" ? place : request.correlationId;
+    if (life.mustStart) sums.set(key, 0);
     life.mustStart = false;
     entry.expected = life.sum;
     const before = stateRules === undefined ? 0 : firstInteger(request.inputs, "IN");
-    sums[place]! += value;
+    sums.set(key, sums.get(key)! + value);
     const outputs: Tensor[] = [];
     if (stateRules !== undefined) {
       assert.equal(before + value, life.sum, "another sequence's state");
       assert.equal(request.outputs.join(), "Y,OUT");
       outputs.push(integers("OUT", [before + value]));
     }
-    const isByPlace = strategy === "direct";
-    outputs.push(integers("Y", [isByPlace ? sums[place]! : life.sum]));
+    outputs.push(integers("Y", [sums.get(key)!]));
     return { outputs };
   }
 }
