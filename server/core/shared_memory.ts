@@ -78,7 +78,7 @@ export class RegisteredRegion {
     if (--this.#useCount === 0 && this.#isUnregistered) this.#close();
   }
 
-  /** No new request finds it; it goes with the last request that uses it. */
+  /** It goes now, or with the last request that uses it; until then others find it as well, as in the reference. */
   unregister(): void {
     if (this.#isUnregistered) return;
     this.#isUnregistered = true;

@@ -135,7 +135,7 @@ export class BoundRequest {
   /** Finds a region, checks the part of it, and holds it. */
   #find({ region: name, offset, byteSize }: SharedMemoryReference): RegisteredRegion {
     const region = this.#context.regions.get(name);
-    if (region === undefined || region.isUnregistered) {
+    if (region === undefined) {
       throw new ServerError("NOT_FOUND", `Unable to find shared memory region: '${name}'`);
     }
     const regionByteSize = Number(region.description.byteSize);
