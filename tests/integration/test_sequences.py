@@ -1,6 +1,7 @@
 """Sequence batching through tritonclient: http, grpc, grpc streams, asyncio; direct, oldest, iterative."""
 
 import asyncio
+import json
 import queue
 import threading
 import time
@@ -17,6 +18,7 @@ from tritonclient.utils import InferenceServerException
 from nereid_testing import sequence_models as sequences
 from nereid_testing.observe import batch_sizes, metric, pending, statistics, wait_until
 from nereid_testing.protocols import PROTOCOLS, GrpcProtocol, HttpProtocol, status_of
+from nereid_testing.raw_http import call
 from nereid_testing.repository import Repository
 from nereid_testing.sequence_models import row, step, walk
 from nereid_testing.server import ServerProcess
@@ -25,6 +27,14 @@ pytestmark = pytest.mark.ours
 
 ID_TYPES = ("UINT64", "INT64", "UINT32", "INT32")
 STRATEGIES = {"direct": "direct { }", "oldest": "oldest { max_candidate_sequences: 4 }"}
+ONE_TURN = {
+    "plain_turn": "",
+    "dynamic_turn": "dynamic_batching { }",
+    "sequence_turn": f"sequence_batching {{ {sequences.flag_controls('START', 'END', 'READY')} }}",
+}
+NO_TURN = (
+    "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not configured to handle such a flag."
+)
 START_ERROR = "must specify the START flag on the first request of the sequence"
 LATE = "timeout of the corresponding sequence has been expired"
 
@@ -52,7 +62,17 @@ def server(tmp_path_factory):
         sequences.add_dyna_sequence(repository, f"{name}_string", strategy, id_type="TYPE_STRING")
         for id_type in ID_TYPES:
             sequences.add_id_echo(repository, f"{name}_{id_type.lower()}", strategy, id_type)
+    sequences.add_sequence(
+        repository,
+        "ragged",
+        "direct { minimum_slot_utilization: 0.5 max_queue_delay_microseconds: 2000000 }",
+        dims=-1,
+        input_more="allow_ragged_batch: true",
+    )
     sequences.add_iterative(repository, "iterative")
+    sequences.add_iterative(repository, "iterative_direct", "direct { }")
+    for name, scheduler in ONE_TURN.items():
+        sequences.add_one_turn(repository, name, scheduler)
     with ServerProcess(repository.root) as each:
         yield each
         for model in repository.model_names():
@@ -335,6 +355,23 @@ def test_direct_other_shapes(client, server):
             assert [f.result(10) for f in futures] == [[[sid * sid * turn] * sid] for sid in (1, 2, 3)]
 
 
+def test_direct_ragged(client, server):
+    """With allow_ragged_batch sequences of different shapes share the batch."""
+    before = batch_sizes(server, "ragged")
+
+    def send(sid, size):
+        own = type(client)(server)
+        try:
+            flags = {"sequence_id": sid, "sequence_start": True, "sequence_end": True}
+            return own.infer("ragged", {"INPUT": np.full((1, size), sid, np.int32)}, **flags).as_numpy("OUTPUT").tolist()
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(send, (1, 2), (1, 3))) == [[[1]], [[6, 6, 6]]]
+    assert batch_sizes(server, "ragged").get(2, 0) - before.get(2, 0) == 1
+
+
 def test_oldest_joins_sequences(server, client, pool):
     before = batch_sizes(server, "joined")
     begin = time.monotonic()
@@ -353,6 +390,15 @@ def test_order_on_one_stream(stream, model):
     expected = np.cumsum(range(12)).tolist()
     expected[-1] += 0 if model == "direct" else 21
     assert stream.sums(12) == expected
+
+
+@pytest.mark.parametrize("model", ["slow_direct", "slow_oldest", "one_slot"])
+def test_an_id_used_again_before_its_end_was_reached(stream, model):
+    """END and the next START of the same id are sent at once: two sequences, whether by END or without it."""
+    for value, start, end in ((1, True, False), (2, False, True), (10, True, False), (20, True, False), (5, False, True)):
+        stream.send(model, value, 81, start, end)
+    extra = 81 if model == "slow_oldest" else 0
+    assert stream.sums(5) == [1, 3 + extra, 10, 20, 25 + extra]
 
 
 def test_two_sequences_and_an_error_on_one_stream(stream):
@@ -467,6 +513,21 @@ def test_iterative_over_a_stream(stream):
         if output is not None:
             got[result.get_response().id].append(int(output.ravel()[0]))
     assert got == {"4": [3, 2, 1, 0], "2": [1, 0]}
+
+
+@pytest.mark.parametrize("model", ["iterative", "iterative_direct"])
+def test_iterative_over_generate_stream(server, model):
+    body = json.dumps({"INPUT": 3}).encode()
+    answer = call(server, "POST", f"/v2/models/{model}/generate_stream", body)
+    events = [json.loads(line[6:]) for line in answer.body.decode().split("\n") if line.startswith("data: ")]
+    assert [event["OUTPUT"] for event in events] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("model", ONE_TURN)
+def test_no_further_turn_without_iterative_scheduling(stream, model):
+    stream.send(model, 5, 91, True, True)
+    result, error = stream.next()
+    assert result is None and NO_TURN in error.message()
 
 
 def test_iterative_requests_share_the_slots(server):
