@@ -2,6 +2,7 @@ import type { ExecuteOutcome } from "../../../backends/backend.ts";
 import type { ModelInstance } from "../../../backends/backend.ts";
 import type { ModelSequenceBatching } from "../../../proto/gen/model_config_pb.ts";
 import type { ServerError } from "../../../proto/status.ts";
+import type { Tensor } from "../../../proto/tensor.ts";
 import type { Clock } from "../clock.ts";
 import type { TensorRules } from "../tensor_rules.ts";
 import { type BatchComparison, createBatchComparison } from "./batch_compare.ts";
@@ -172,7 +173,11 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     sequence.prepared = undefined;
     sequence.mustStart = job.sequenceStart && "error" in job.outcome!;
     if (isRescheduled(job)) this.#requeue(sequence, job);
-    else if (this.#rules.isIterative && sequence.length === 0) this.#close(sequence);
+    else {
+      // A silent sequence must not hold the buffers of its client.
+      sequence.sentInputs = NO_INPUTS;
+      if (this.#rules.isIterative && sequence.length === 0) this.#close(sequence);
+    }
     if (sequence.length > 0) sequence.lane?.wake(sequence);
     else {
       if (this.isStopped && this.#isInTheWay(sequence)) this.#close(sequence);
@@ -367,6 +372,8 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     for (const lane of this.#lanes.all()) lane.wake();
   }
 }
+
+const NO_INPUTS: readonly Tensor[] = [];
 
 /** Requests in one batch must agree in the shapes of their states too. */
 function withStates(rules: TensorRules, stateRules: StateRules | undefined): TensorRules {
