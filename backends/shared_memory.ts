@@ -18,8 +18,15 @@ export interface RegionOptions {
   readonly copiesInputs: boolean;
 }
 
+const MAX_REGIONS = 8192;
+/** What systems allow at least. */
+const LEAST_FILE_LIMIT = 256;
+const TOO_MANY_FILES = [23, 24];
+
 /** Opens the memory behind shared memory regions: `RegionOpener` of server/core/shared_memory.ts. */
 export class MemoryOpener {
+  /** Each region keeps a file open: connections must find some left. */
+  readonly maxRegions: number = Math.min(MAX_REGIONS, Math.floor(openFileLimit() / 4));
   readonly #options: RegionOptions;
   /** Looked for at the first use. */
   #cuda: CudaLibraries | "none" | undefined;
@@ -83,6 +90,17 @@ export class MemoryOpener {
   }
 }
 
+/** Number of files this process may have open. */
+function openFileLimit(): number {
+  try {
+    const limits = Deno.readTextFileSync("/proc/self/limits");
+    const limit = /^Max open files +(\d+|unlimited)/m.exec(limits)?.[1];
+    return limit === "unlimited" ? Infinity : Number(limit ?? LEAST_FILE_LIMIT);
+  } catch {
+    return LEAST_FILE_LIMIT;
+  }
+}
+
 function findCuda(): CudaLibraries | "none" {
   for (const libraries of openCudaLibraries()) {
     if (countDevices(libraries.runtime) > 0) return libraries;
@@ -94,6 +112,9 @@ function openObject(key: string): SharedMemoryObject {
   try {
     return SharedMemoryObject.open(key);
   } catch (error) {
+    if (error instanceof PosixError && TOO_MANY_FILES.includes(error.errno)) {
+      throw new ServerError("UNAVAILABLE", "too many files are open", { cause: error });
+    }
     const isSystem = error instanceof LibraryNotFoundError;
     const text = isSystem ? "this system has no POSIX shared memory" : "it cannot be opened";
     throw new ServerError(isSystem ? "UNSUPPORTED" : "NOT_FOUND", text, { cause: error });

@@ -30,6 +30,8 @@ export interface OpenRegion {
  * What they and the regions throw as ServerError reaches the client behind `failed to register shared memory region`.
  */
 export interface RegionOpener {
+  /** Most regions that may be open at the same time. */
+  readonly maxRegions: number;
   /** @throws ServerError NOT_FOUND when there is no such object, INVALID_ARG when it is too small. */
   openSystem(key: string, offset: number, byteSize: number): Promise<OpenRegion>;
   /** @throws ServerError UNSUPPORTED without a GPU, INVALID_ARG for a wrong handle, device or size. */
@@ -94,7 +96,6 @@ export class RegisteredRegion {
 /** The prefix of the regions of the reference's Python backend, which its clients know. */
 export const PYTHON_REGION_PREFIX = "triton_python_backend_shm_region_";
 
-const MAX_REGIONS = 8192;
 const MAX_NAME_LENGTH = 1024;
 /** Longest name of a file, less the slash in front. */
 const MAX_KEY_BYTES = 255;
@@ -110,6 +111,8 @@ export class SharedMemoryTable {
   /** Names of regions that are being opened; `false` once the region was unregistered meanwhile. */
   readonly #opening = new Map<string, { isWanted: boolean; readonly kind: SharedMemoryKind }>();
   readonly #copies: CopyBudget = { usedByteSize: 0, maxByteSize: MAX_COPIED_BYTE_SIZE };
+  /** Regions whose memory is open, with those that only wait for their end. */
+  #openCount = 0;
   #isClosed = false;
 
   constructor(rules: SharedMemoryRules, opener: RegionOpener) {
@@ -197,6 +200,7 @@ export class SharedMemoryTable {
 
   /** A region that is unregistered while it is used stays in the list until it is not; its name may be taken before. */
   #forget(region: RegisteredRegion): void {
+    this.#openCount--;
     const { name } = region.description;
     if (this.#regions.get(name) === region) this.#regions.delete(name);
   }
@@ -219,10 +223,11 @@ export class SharedMemoryTable {
 
   async #register(description: SharedMemoryRegion, open: () => Promise<OpenRegion>): Promise<void> {
     const { name, kind } = description;
-    if (this.#regions.size + this.#opening.size >= MAX_REGIONS) {
+    const { maxRegions } = this.#opener;
+    if (this.#openCount + this.#opening.size >= maxRegions) {
       throw new ServerError(
         "UNAVAILABLE",
-        `failed to register shared memory region '${name}': there are ${MAX_REGIONS} regions, ` +
+        `failed to register shared memory region '${name}': there are ${maxRegions} regions, ` +
           `the most allowed`,
       );
     }
@@ -234,6 +239,7 @@ export class SharedMemoryTable {
       if (!opening.isWanted) return memory.close();
       const region = new RegisteredRegion(description, memory, (each) => this.#forget(each));
       this.#regions.set(name, region);
+      this.#openCount++;
     } catch (error) {
       throw registerError(description, error);
     } finally {
@@ -293,13 +299,15 @@ export function createSharedMemoryTable(
     allowedKeyPrefixes: options.sharedMemoryKeyPrefixes,
     reservedKeyPrefixes: prefix === undefined ? [] : [prefix],
   };
-  return new SharedMemoryTable(rules, opener ?? { openSystem: refuse, openCuda: refuse });
+  return new SharedMemoryTable(rules, opener ?? NO_OPENER);
 }
 
 function refuse(): Promise<never> {
   const text = "shared memory cannot be opened in this process";
   return Promise.reject(new ServerError("UNSUPPORTED", text));
 }
+
+const NO_OPENER: RegionOpener = { maxRegions: 1, openSystem: refuse, openCuda: refuse };
 
 function registerError({ name, kind, ...rest }: SharedMemoryRegion, reason: unknown): ServerError {
   const { code, message } = ServerError.from(reason);

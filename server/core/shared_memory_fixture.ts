@@ -2,6 +2,7 @@ import type { OpenRegion, RegionOpener } from "./shared_memory.ts";
 
 /** Memory of other processes, for tests: 64 bytes per region, named as in the order of registration. */
 export class FakeMemory implements RegionOpener {
+  maxRegions = 1000;
   /** Thrown by the next attempts to open. */
   failure: Error | undefined;
   /** Thrown by every access. */

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import type { InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import { type SharedMemoryRules, SharedMemoryTable } from "./shared_memory.ts";
+import { inferRequest } from "./engine_fixture.ts";
 import { FakeMemory } from "./shared_memory_fixture.ts";
 
 function setUp(rules: Partial<SharedMemoryRules> = {}) {
@@ -24,6 +26,12 @@ const HANDLE = new Uint8Array(64);
 
 function cuda(name: string, change: { deviceId?: bigint; byteSize?: bigint } = {}) {
   return { kind: "cuda", name, deviceId: 0n, byteSize: 64n, ...change } as const;
+}
+
+function sharedRequest(region: string): InferRequest {
+  const request = inferRequest("m");
+  const sharedMemory = { region, offset: 0, byteSize: 4 };
+  return { ...request, inputs: request.inputs.map((input) => ({ ...input, sharedMemory })) };
 }
 
 function refuses(call: Promise<unknown> | (() => unknown), code: string, message: string) {
@@ -159,10 +167,23 @@ Deno.test("SharedMemoryTable drops a region that is unregistered while it is ope
   assert.equal(memory.openCount, 0);
 });
 
-Deno.test("SharedMemoryTable has a bound", async () => {
-  const { register } = setUp();
-  for (let index = 0; index < 8192; index++) await register(`r${index}`);
-  await assert.rejects(register("more"), /there are 8192 regions, the most allowed/);
+Deno.test("SharedMemoryTable has a bound, which counts regions that are being opened or closed", async () => {
+  const { memory, table, register } = setUp();
+  memory.maxRegions = 3;
+  const text = /there are 3 regions, the most allowed$/;
+  const all = [register("a"), register("b"), register("c")];
+  await assert.rejects(register("d"), text);
+  await Promise.all(all);
+  await assert.rejects(register("d"), text);
+  await assert.rejects(table.registerCuda(cuda("d"), HANDLE), text);
+  const used = table.bind(sharedRequest("a"))!;
+  table.unregister("system", "");
+  await register("a");
+  await register("b");
+  await assert.rejects(register("c"), text);
+  used.release();
+  await register("c");
+  assert.equal(memory.openCount, 3);
 });
 
 Deno.test("SharedMemoryTable frees everything when it is closed", async () => {

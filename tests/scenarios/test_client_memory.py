@@ -130,6 +130,25 @@ def test_d20_keys_that_were_not_agreed_on(tmp_path):
                 path.unlink()
 
 
+def test_d20_more_regions_than_files(tmp_path):
+    """Regions leave files for connections."""
+    repository = Repository(tmp_path / "repository")
+    repository.echo("echo", "FP32", [-1])
+    path = Path("/dev/shm") / f"d20_{uuid.uuid4().hex}"
+    path.write_bytes(bytes(64))
+    few = ("bash", "-c", 'ulimit -n 200 && exec "$@"', "bash")
+    try:
+        with ServerProcess(repository.root, "--allow-client-shm=true", prefix=few) as limited:
+            answers = [register(limited, f"/{path.name}", name=f"r{index}", byte_size=64) for index in range(60)]
+            assert [answer.status for answer in answers] == [200] * 50 + [503] * 10
+            assert answers[-1].error().endswith("there are 50 regions, the most allowed")
+            assert infer(limited, "echo").status == 200
+            assert call(limited, "POST", "/v2/systemsharedmemory/unregister").status == 200
+            assert register(limited, f"/{path.name}", byte_size=64).status == 200
+    finally:
+        path.unlink()
+
+
 def test_d20_what_is_no_memory(server, tmp_path):
     """A link, a pipe and a folder in the place of an object are refused, and nothing waits for them."""
     name = f"d20_{uuid.uuid4().hex}"
