@@ -1,7 +1,11 @@
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import { ServerError } from "../../proto/status.ts";
 import { type CheckFault, faultsOfModel } from "../core/check/check_faults.ts";
 import { type ConfigValue, explainConfig, type Origin } from "../core/check/config_origin.ts";
 import { type CheckedModel, checkModel, type CheckParts } from "../core/check/model_check.ts";
+import { checkRepositories } from "../core/check/repository_check.ts";
+import { composingModels } from "../core/ensemble/composing_models.ts";
 import { type ExaminedModel, openModelRepository } from "../core/model_repository.ts";
 import { createCheckParts, EXIT, readCheckOptions, shownPath } from "./check_options.ts";
 import { formatFaults } from "./check_report.ts";
@@ -45,15 +49,37 @@ export async function explain(args: readonly string[]): Promise<number> {
   const { flags } = options;
   const version = flags.given("version") ? flags.number("version") : undefined;
   try {
-    const checked = await checkModel(name, parts);
+    const { checked, composing } = await checkWithParts(name, parts);
     if (checked.stage !== "good") return refuse(faultsOfModel(checked));
-    const text = await explanation(checked, version, { parts, isJson: flags.given("json") });
+    const isJson = flags.given("json");
+    const text = await explanation(checked, version, { parts, composing, isJson });
     printText(text);
     return EXIT.clean;
   } catch (reason) {
     printText(`${name}: error: ${ServerError.from(reason).message}\n`, "stderr");
     return EXIT.faults;
   }
+}
+
+interface CheckedWithParts {
+  readonly checked: CheckedModel;
+  /** Complete configurations of the models in the steps of an ensemble. */
+  readonly composing: readonly ModelConfig[];
+}
+
+/** An ensemble is right only together with the models of its steps. */
+async function checkWithParts(name: string, parts: CheckParts): Promise<CheckedWithParts> {
+  const checked = await checkModel(name, parts);
+  const [config] = checked.configs.values();
+  if (config === undefined || !isEnsemble(config)) return { checked, composing: [] };
+  const { models } = await checkRepositories(parts, (other) => checkModel(other, parts));
+  const names = composingModels(config);
+  return {
+    checked: models.find((model) => model.name === name) ?? checked,
+    composing: models.flatMap((model) =>
+      names.includes(model.name) ? [...model.configs.values()] : []
+    ),
+  };
 }
 
 /** True for an argument that needs no value behind it. */
@@ -70,7 +96,11 @@ function refuse(faults: readonly CheckFault[]): number {
 async function explanation(
   checked: CheckedModel,
   wanted: number | undefined,
-  { parts, isJson }: { readonly parts: CheckParts; readonly isJson: boolean },
+  { parts, composing, isJson }: {
+    readonly parts: CheckParts;
+    readonly composing: readonly ModelConfig[];
+    readonly isJson: boolean;
+  },
 ): Promise<string> {
   const repository = openModelRepository(parts.options, SILENT_LOG);
   const model = await repository.examine(checked.name);
@@ -81,7 +111,7 @@ async function explanation(
       `version ${wanted} is not served; the version policy serves ${model.versions.join(", ")}`,
     );
   }
-  const values = await explainConfig(model, version, parts);
+  const values = await explainConfig(model, version, { ...parts, composing });
   return isJson ? formatJson({ model, version, values }) : formatText({ model, version, values });
 }
 

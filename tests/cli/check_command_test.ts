@@ -204,3 +204,31 @@ Deno.test("explain tells the origin of every value", async () => {
   assert.match((await run("explain", "none", flag)).stderr, /none: error: .*no directory/);
   assert.match((await run("explain", "m", "--version=7", flag)).stderr, /version 7 is not served/);
 });
+
+Deno.test("explain completes an ensemble from the models of its steps", async () => {
+  const steps = (model: string) =>
+    `platform: "ensemble"\n${IO}ensemble_scheduling { step { model_name: "${model}" model_version: -1
+  input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" } } }\n`;
+  await using repository = await repositoryOf({
+    "part/config.pbtxt": `${GOOD}model_transaction_policy { decoupled: true }\n`,
+    "part/1/keep": "",
+    "whole/config.pbtxt": steps("part"),
+    "whole/1/keep": "",
+    "torn/config.pbtxt": steps("par"),
+    "torn/1/keep": "",
+  });
+  const flag = `--model-repository=${repository.path}`;
+  const { code, stdout, stderr } = await run("explain", "whole", flag);
+  assert.equal(code, 0, stderr);
+  assert.match(
+    stdout,
+    /^model_transaction_policy\.decoupled: true +# auto-complete, from the mod/m,
+  );
+  assert.match(
+    stdout,
+    /^ensemble_scheduling\.step\[0\]\.input_map\["X"\]: "X" +# config\.pbtxt:5/m,
+  );
+  const torn = await run("explain", "torn", flag);
+  assert.equal(torn.code, 1);
+  assert.match(torn.stderr, /torn\/config\.pbtxt:4:\d+: error: .*not available or ambiguous: par/);
+});

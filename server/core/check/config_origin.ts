@@ -1,10 +1,15 @@
-import { clone } from "@bufbuild/protobuf";
+import { clone, create } from "@bufbuild/protobuf";
 import type { Backend } from "../../../backends/backend.ts";
-import { type ModelConfig, ModelConfigSchema } from "../../../proto/gen/model_config_pb.ts";
+import {
+  type ModelConfig,
+  ModelConfigSchema,
+  ModelTransactionPolicySchema,
+} from "../../../proto/gen/model_config_pb.ts";
 import { type ConfigPositions, formatModelConfigJson } from "../../../proto/model_config.ts";
 import { isEnsemble } from "../../../proto/model_config_normalize.ts";
 import { ServerError } from "../../../proto/status.ts";
 import { completeModelConfig, type ConfigSource } from "../config_complete.ts";
+import { isDecoupledComposition } from "../ensemble/composition_check.ts";
 import type { ExaminedModel } from "../model_repository.ts";
 import type { ServerOptions } from "../options.ts";
 import type { CheckParts } from "./model_check.ts";
@@ -32,12 +37,13 @@ const DEFAULT_BATCH_KEY = "default-max-batch-size";
 
 /**
  * The complete configuration of one version of a model without faults, value by value, in the order of the schema.
+ * `composing` = complete configurations of the models in the steps of an ensemble.
  * @throws ServerError when the configuration cannot be completed.
  */
 export async function explainConfig(
   model: ExaminedModel,
   version: number,
-  parts: CheckParts,
+  parts: CheckParts & { readonly composing: readonly ModelConfig[] },
 ): Promise<ConfigValue[]> {
   const source: ConfigSource = {
     name: model.name,
@@ -49,7 +55,10 @@ export async function explainConfig(
   };
   const read = new Set(flatten(model.config).map(({ path, value }) => `${path} ${value}`));
   let completed: ReadonlySet<string> = new Set();
-  if (!isEnsemble(model.config)) {
+  if (isEnsemble(model.config)) {
+    const decoupled = isDecoupledComposition(parts.composing);
+    source.config.modelTransactionPolicy = create(ModelTransactionPolicySchema, { decoupled });
+  } else {
     const backend = await parts.backends.open(source.config.backend);
     if (backend === undefined) {
       throw new ServerError("INVALID_ARG", `there is no backend '${source.config.backend}'`);
@@ -111,6 +120,9 @@ function originOf(path: string, context: OriginContext): Origin {
       return { kind: "flag", flag: `--backend-config ${DEFAULT_BATCH_KEY}=${value}` };
     }
     return { kind: "auto-complete", from: "the model" };
+  }
+  if (isEnsemble(model.config) && path === "model_transaction_policy.decoupled") {
+    return { kind: "auto-complete", from: "the models of the steps" };
   }
   const position = givenAt(path, model.positions);
   if (position !== undefined) return { kind: "file", ...position };
