@@ -15,7 +15,7 @@ import { missingInputsError } from "./request_errors.ts";
 import { requestPrefix } from "./scheduler/job.ts";
 import type { StateRules } from "./scheduler/sequence_state.ts";
 import type { TensorRules } from "./tensor_rules.ts";
-import { WARMUP_BYTE_SIZE_MAX, warmupByteSize, WarmupBytes } from "./warmup_bytes.ts";
+import { WARMUP_BYTE_SIZE_MAX, WarmupBytes, warmupByteSize } from "./warmup_bytes.ts";
 
 /** A sample that can be run on an instance (scheduling.md §8). */
 export interface WarmupSample {
