@@ -108,10 +108,28 @@ function mendOne(text: string, scan: TextScan, budget: ScanBudget): Step | undef
     if (fixed === text) continue;
     const after = tryScan(fixed, budget);
     if (after === undefined) return undefined;
-    if (!isBetter(after, scan)) continue;
-    return { text: fixed, scan: after, issues: [issue] };
+    if (isBetter(after, scan)) return { text: fixed, scan: after, issues: [issue] };
+    const further = mendUncovered(fixed, { before: scan, after }, budget);
+    if (further !== undefined) return { ...further, issues: [issue, ...further.issues] };
   }
   return undefined;
+}
+
+/** A mend may uncover a fault that stood behind the one it took away: both together must make it better. */
+function mendUncovered(
+  text: string,
+  { before, after }: { readonly before: TextScan; readonly after: TextScan },
+  budget: ScanBudget,
+): Step | undefined {
+  if (after.issues.length > before.issues.length) return undefined;
+  const known = new Set(before.issues.map(({ path }) => path));
+  const issue = after.issues.find(({ path, mend }) => mend !== undefined && !known.has(path));
+  if (issue?.mend === undefined) return undefined;
+  const fixed = applyEdits(text, editsOf(text, after, issue.mend));
+  const scan = tryScan(fixed, budget);
+  return scan !== undefined && isBetter(scan, before)
+    ? { text: fixed, scan, issues: [issue] }
+    : undefined;
 }
 
 /** Fewer faults, or a whole text that could not be read at all and now can in part. */

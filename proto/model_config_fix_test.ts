@@ -28,6 +28,8 @@ const MENDED: readonly (readonly [string, string])[] = [
   ["input { data_type: fp16 }\n", "input { data_type: TYPE_FP16 }\n"],
   ['input { data_type: "double" }\n', "input { data_type: TYPE_FP64 }\n"],
   ["instance_group { kind: gpu }\n", "instance_group { kind: KIND_GPU }\n"],
+  ["input { dtype: fp32 dims: 4 }\n", "input { data_type: TYPE_FP32 dims: 4 }\n"],
+  ["maxBatchSize: '8'\n", "max_batch_size: 8\n"],
   ["dynamic_batching: true\n", "dynamic_batching: { }\n"],
   ["dynamic_batching [ ]\n", "dynamic_batching { }\n"],
   ["response_cache: TRUE\n", "response_cache: { enable: true }\n"],
@@ -58,6 +60,8 @@ const LEFT: readonly string[] = [
   "input { dims: [ batch, 4 ] }\n",
   'name: "two words\n',
   "preferred_batch_size: [ 4 ]\n",
+  "input { dtype: integer }\n",
+  "input { shape: [ 4 ] }\n",
   "max_batch_size: 4 max_batchsize: 8\n",
 ];
 

@@ -131,6 +131,9 @@ export function hintForField(name: string, message: DescMessage): string {
   const names = message.fields.map((field) => field.name);
   const sure = fieldNameFor(name, message);
   if (sure !== undefined) return `did you mean ${sure}?`;
+  if (snake === "shape" && names.includes("dims")) {
+    return "did you mean dims? They do not count the batch dimension";
+  }
   const nearest = nearestName(name, names);
   const isTypo = nearest !== undefined && editDistance(snake, nearest) <= 2;
   const path = isTypo ? undefined : pathOfField(snake);
