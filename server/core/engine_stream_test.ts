@@ -123,6 +123,25 @@ Deno.test("Engine.infer() takes the one response of a model that sends it, and r
   }
 });
 
+Deno.test("Engine.infer() counts a model that gives up for a client that has gone as cancelled", async () => {
+  const controller = new AbortController();
+  const { engine, clock, counts } = await setUp({
+    config: {},
+    executeMs: 10,
+    outcome: (request) => {
+      request.send(undefined, true);
+      return STREAMED;
+    },
+  });
+  const answer = engine.infer(inferRequest("m"), { signal: controller.signal });
+  answer.catch(() => {});
+  await clock.advance(5);
+  controller.abort();
+  await clock.advance(10);
+  await assert.rejects(answer, { code: "CANCELLED" });
+  assert.deepEqual(counts(), { success: 0, inflight: 0, canceled: 1, backend: 0 });
+});
+
 Deno.test("Engine.inferStream() ends with the error of an execution that fails after responses", async () => {
   const { call, clock, counts } = await setUp({
     outcome: (request) => {

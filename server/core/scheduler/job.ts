@@ -218,6 +218,11 @@ export class Job implements ExecuteRequest {
     this.#single = wrongCount(this.#singleCount);
   }
 
+  /** What a job without a response ends with: its client has gone, or the model owes it one. */
+  #noSingle(): ExecuteResponse {
+    return this.#failure === undefined ? wrongCount(0) : { error: this.#failure };
+  }
+
   /**
    * Answers the request with the outcome of its execution; when the model streams, as soon as the final response was
    * sent as well. `onEnd` is called once when the job is over. A job that is over already is left alone.
@@ -233,7 +238,7 @@ export class Job implements ExecuteRequest {
       releaseOutputs(outcome);
     }
     const end = () => {
-      this.finish(this.#onResponse === undefined ? this.#single ?? wrongCount(0) : undefined);
+      this.finish(this.#onResponse === undefined ? this.#single ?? this.#noSingle() : undefined);
       onEnd();
     };
     if (this.#isFinalSent) end();
