@@ -32,7 +32,7 @@ def check(repository, *flags):
     done = subprocess.run(
         [*command, f"--model-repository={repository}", *flags],
         capture_output=True, text=True, timeout=240, check=False)
-    assert done.stderr == ""
+    assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)
 
 
