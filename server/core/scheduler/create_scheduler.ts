@@ -6,7 +6,7 @@ import { createBatchRules } from "./batch_rules.ts";
 import { DefaultScheduler } from "./default_scheduler.ts";
 import { DynamicBatcher } from "./dynamic_batcher.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { InstanceScheduler } from "./scheduler.ts";
 import { SequenceBatcher } from "./sequence_batcher.ts";
 import { createSequenceRules } from "./sequence_rules.ts";
 import type { StateRules } from "./sequence_state.ts";
@@ -28,7 +28,7 @@ export interface SchedulerParts {
 }
 
 /** The scheduler that a complete configuration asks for (scheduling.md §0). */
-export function createScheduler(config: ModelConfig, parts: SchedulerParts): Scheduler {
+export function createScheduler(config: ModelConfig, parts: SchedulerParts): InstanceScheduler {
   const { schedulingChoice, maxBatchSize } = config;
   if (schedulingChoice.case === "sequenceBatching") {
     const { value: batching } = schedulingChoice;
