@@ -20,12 +20,12 @@ interface SequenceParts {
 export class SequenceInstance implements ModelInstance {
   readonly placement: InstancePlacement;
   readonly #parts: SequenceParts;
-  readonly #accumulators: number[];
+  /** By place; what was not used yet is not there: there may be as many places as numbers. */
+  readonly #accumulators: number[] = [];
 
   constructor(placement: InstancePlacement, parts: SequenceParts) {
     this.placement = placement;
     this.#parts = parts;
-    this.#accumulators = new Array(parts.slotCount).fill(0);
   }
 
   async execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
@@ -47,7 +47,7 @@ export class SequenceInstance implements ModelInstance {
       if (error !== undefined) return { error };
       const isStart = readFirstInteger(findInput(request, "START")) !== 0;
       const input = findInput(request, "INPUT");
-      const sum = addIntegers(isStart ? 0 : this.#accumulators[slot]!, input);
+      const sum = addIntegers(isStart ? 0 : this.#accumulators[slot] ?? 0, input);
       this.#accumulators[slot] = sum;
       return { outputs: [filledIntegers("OUTPUT", input.shape, sum)] };
     } catch (reason) {

@@ -95,3 +95,17 @@ Deno.test("sequence refuses a configuration with all that is wrong in it", async
     },
   );
 });
+
+Deno.test("sequence needs no memory for places that nobody uses", async () => {
+  const config = sequenceConfig({ controls: ["START", "READY"] });
+  config.maxBatchSize = 2 ** 31 - 1;
+  const beginMs = performance.now();
+  await using instance = await createFixtureInstance(
+    createSequenceBackend,
+    config,
+    new FakeClock(),
+  );
+  assert.ok(performance.now() - beginMs < 5_000);
+  const { outcomes } = await instance.execute([request({ input: 3 })]);
+  assert.deepEqual(outcomes.map(sumOf), [[6, 6]]);
+});
