@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { directoryStamp } from "./model_repository_stamp.ts";
+import { directoryStamp, filesStamp, readModelFiles } from "./model_repository_stamp.ts";
 
 Deno.test("directoryStamp() differs with every change below the folder", async () => {
   const root = await Deno.makeTempDir();
@@ -22,6 +22,46 @@ Deno.test("directoryStamp() differs with every change below the folder", async (
     await Deno.symlink(root, `${root}/2/loop`);
     assert.equal(typeof await directoryStamp(root), "string");
     assert.equal(await directoryStamp(`${root}/nowhere`), undefined);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
+
+Deno.test("readModelFiles() leaves out what editors and other programs write", async () => {
+  const root = await Deno.makeTempDir();
+  try {
+    const write = async (path: string, text: string) => {
+      await Deno.mkdir(`${root}/${path}`.replace(/\/[^/]*$/, ""), { recursive: true });
+      await Deno.writeTextFile(`${root}/${path}`, text);
+    };
+    await write("1/model.onnx", "a");
+    await write("config.pbtxt", 'label_filename: "names/labels.txt"');
+    await write("names/labels.txt", "cat");
+    await write("notes/readme.md", "x");
+    const read = (isRelated = true) => readModelFiles(root, { isRelated });
+    const stamp = async (isRelated = true) => filesStamp(await read(isRelated));
+    const before = await stamp();
+    const noise = [".config.pbtxt.swp", "config.pbtxt~", "4913", "x.tmp", "#a#", "1/.hidden"];
+    for (const path of [...noise, "1/__pycache__/model.pyc", "notes/more.md"]) {
+      await write(path, "x");
+      assert.equal(await stamp(), before, path);
+    }
+    const all = await stamp(false);
+    await write("notes/readme.md", "longer");
+    assert.equal(await stamp(), before);
+    assert.notEqual(await stamp(false), all);
+    const first = await read();
+    await write("names/labels.txt", "tiger");
+    const second = await read();
+    assert.notEqual(second.others, first.others);
+    assert.equal(second.config, first.config);
+    await write("config.pbtxt", 'label_filename: "names/labels.txt" # more');
+    const third = await read();
+    assert.notEqual(third.config, second.config);
+    assert.deepEqual(third.versions, second.versions);
+    await write("2/model.onnx", "b");
+    assert.deepEqual([...(await read()).versions.keys()], [1, 2]);
+    assert.equal((await read()).versions.get(1), first.versions.get(1));
   } finally {
     await Deno.remove(root, { recursive: true });
   }

@@ -4,6 +4,11 @@ import type { DirectoryEntry } from "./model_repository_files.ts";
 /** Folders of a model that are no versions and no mistake. */
 const OTHER_FOLDERS: readonly string[] = ["configs", "initial_state", "warmup"];
 
+/** True for the name of a folder that belongs to a model and is no version. */
+export function isModelFolder(name: string): boolean {
+  return OTHER_FOLDERS.includes(name);
+}
+
 /** What the folders of a model are. */
 export interface VersionFolders {
   /** Ascending. */
