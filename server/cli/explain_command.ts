@@ -102,8 +102,20 @@ async function explanation(
     readonly isJson: boolean;
   },
 ): Promise<string> {
-  const repository = openModelRepository(parts.options, SILENT_LOG);
+  const repository = openModelRepository(parts.options, SILENT_LOG, parts.agentParts);
   const model = await repository.examine(checked.name);
+  try {
+    return await explainModel(model, wanted, { parts, composing, isJson });
+  } finally {
+    await model.hold?.settle();
+  }
+}
+
+async function explainModel(
+  model: ExaminedModel,
+  wanted: number | undefined,
+  { parts, composing, isJson }: Parameters<typeof explanation>[2],
+): Promise<string> {
   const version = wanted ?? model.versions.at(-1);
   if (version === undefined || !model.versions.includes(version)) {
     throw new ServerError(

@@ -1,82 +1,142 @@
-import { createHash } from "node:crypto";
-import { configError, type ConfigIssue, type ConfigPositions } from "../../proto/model_config.ts";
+import type { ConfigIssue } from "../../proto/model_config.ts";
 import type { ModelConfig, ModelRepositoryAgents_Agent } from "../../proto/gen/model_config_pb.ts";
-import { isPathInside } from "../../proto/model_config_path.ts";
-import { fileError, openRegularFile } from "./model_repository_files.ts";
+import { checkModelName, printableName } from "../../proto/model_name.ts";
+import { ServerError } from "../../proto/status.ts";
+import { CHECKSUM_AGENT, checksumAgent } from "./checksum_agent.ts";
+import type { AgentRun } from "./model_hold.ts";
+import type { AgentFault, RepositoryAgent, RepositoryAgents } from "./repository_agent.ts";
+import type { TemporaryFolder, TemporaryFolders } from "./temporary_folders.ts";
 
-/** The only agent there is: it compares files of the model with their checksums. */
-const CHECKSUM_AGENT = "checksum";
-const MD5_PREFIX = "MD5:";
-const READ_BYTES = 1024 * 1024;
-
-/** What an agent is told about the model. */
+/** The model that agents are to look at. */
 export interface AgentSource {
+  readonly model: string;
   readonly directory: string;
-  readonly repository: string;
-  readonly positions: ConfigPositions;
+  /** Folder that links must not lead out of. */
+  readonly root: string;
+}
+
+/** What agents work with. */
+export interface AgentParts {
+  readonly temporaryFolders: TemporaryFolders;
+  /** Agents besides the one built in; absent = there are none. */
+  readonly agents?: RepositoryAgents | undefined;
+}
+
+/** A model after its agents. */
+export interface AgentsResult {
+  readonly directory: string;
+  readonly root: string;
+  /** Agents that were called, to be told what becomes of the model. */
+  readonly runs: readonly AgentRun[];
+  /** Made by agents, to be removed when the model is gone. */
+  readonly folders: readonly TemporaryFolder[];
+  /** Why the model must not be loaded. */
+  readonly issues: readonly ConfigIssue[];
 }
 
 /**
- * Runs the repository agents of a model that is about to be loaded (management.md §12).
- * @throws ServerError with everything they find wrong.
+ * Runs the repository agents of a model that is about to be loaded, in order, each on the folder that the one before it
+ * gave (management.md §12); the first that refuses ends it. Never rejects.
  */
-export async function runRepositoryAgents(config: ModelConfig, source: AgentSource): Promise<void> {
-  const issues: ConfigIssue[] = [];
-  for (const [index, agent] of (config.modelRepositoryAgents?.agents ?? []).entries()) {
-    const path = `model_repository_agents.agents[${index}]`;
-    if (agent.name === CHECKSUM_AGENT) {
-      issues.push(...await checkChecksums(agent, path, source));
-      continue;
-    }
-    issues.push({
-      path: `${path}.name`,
-      message:
-        `unable to find 'libtritonrepoagent_${agent.name}.so' for repo agent '${agent.name}'`,
-      hint: `this server has the agent '${CHECKSUM_AGENT}'`,
-    });
-  }
-  if (issues.length > 0) throw configError(issues, source.positions);
-}
-
-async function checkChecksums(
-  agent: ModelRepositoryAgents_Agent,
-  agentPath: string,
+export async function runRepositoryAgents(
+  config: ModelConfig,
   source: AgentSource,
-): Promise<ConfigIssue[]> {
-  const issues: ConfigIssue[] = [];
-  for (const [key, expected] of Object.entries(agent.parameters)) {
-    const path = `${agentPath}.parameters[${JSON.stringify(key)}]`;
-    const file = key.slice(MD5_PREFIX.length);
-    if (!key.startsWith(MD5_PREFIX) || !isPathInside(file)) {
-      const message = `unexpected parameter '${key}' of repo agent '${agent.name}', expected ` +
-        `'${MD5_PREFIX}<path of a file of the model>'`;
-      issues.push({ path, message });
-      continue;
-    }
-    const actual = await md5Of(file, source);
-    if (actual === undefined) {
-      const { message, code } = fileError({ name: file }, "No such file or directory");
-      issues.push({ path, message, code });
-    } else if (actual !== expected.toLowerCase()) {
-      const message = `Mismatched MD5 hash for file ${file}, expect: ${expected}, got: ${actual}`;
-      issues.push({ path, message });
-    }
+  parts: AgentParts,
+): Promise<AgentsResult> {
+  const chain = new AgentChain(source, parts);
+  const agents = config.modelRepositoryAgents?.agents ?? [];
+  const opened: RepositoryAgent[] = [];
+  for (const [index, { name }] of agents.entries()) {
+    const agent = await openAgent(name, parts.agents).catch((reason) => ServerError.from(reason));
+    if (agent instanceof ServerError) {
+      const { message, code } = agent;
+      chain.issues.push({ path: `${agentPath(index)}.name`, message, code });
+    } else opened.push(agent);
   }
-  return issues;
+  for (const [index, agent] of opened.entries()) {
+    if (chain.issues.length > 0) break;
+    await chain.load(agent, agents[index]!, agentPath(index));
+  }
+  return chain;
 }
 
-async function md5Of(file: string, source: AgentSource): Promise<string | undefined> {
-  using handle = await openRegularFile({
-    path: `${source.directory}/${file}`,
-    name: file,
-    root: source.repository,
-  });
-  if (handle === undefined) return undefined;
-  const hash = createHash("md5");
-  const chunk = new Uint8Array(READ_BYTES);
-  for (;;) {
-    const count = await handle.read(chunk);
-    if (count === null) return hash.digest("hex");
-    hash.update(chunk.subarray(0, count));
+class AgentChain implements AgentsResult {
+  readonly runs: AgentRun[] = [];
+  readonly folders: TemporaryFolder[] = [];
+  readonly issues: ConfigIssue[] = [];
+  readonly #model: string;
+  readonly #temporaryFolders: TemporaryFolders;
+  directory: string;
+  root: string;
+
+  constructor({ model, directory, root }: AgentSource, { temporaryFolders }: AgentParts) {
+    this.directory = directory;
+    this.root = root;
+    this.#model = model;
+    this.#temporaryFolders = temporaryFolders;
   }
+
+  /** Asks the next agent to load the model. */
+  async load(
+    agent: RepositoryAgent,
+    { name, parameters }: ModelRepositoryAgents_Agent,
+    path: string,
+  ): Promise<void> {
+    const created: TemporaryFolder[] = [];
+    const createDirectory = async (): Promise<string> => {
+      const folder = await this.#temporaryFolders.create();
+      created.push(folder);
+      return folder.path;
+    };
+    const { directory, root } = this;
+    const call = { model: this.#model, parameters, directory, root, createDirectory };
+    this.runs.push({ name, agent, call });
+    try {
+      const outcome = await agent.call({ ...call, action: "LOAD" });
+      this.issues.push(...outcome.faults.map((fault) => toIssue(fault, path)));
+      if (outcome.directory !== undefined) this.directory = this.root = outcome.directory;
+    } catch (reason) {
+      const { message, code } = ServerError.from(reason);
+      this.issues.push({ path: `${path}.name`, message, code });
+    }
+    for (const folder of created) {
+      if (folder.path === this.directory) this.folders.push(folder);
+      else await folder.remove().catch(() => {});
+    }
+  }
+}
+
+async function openAgent(
+  name: string,
+  agents: RepositoryAgents | undefined,
+): Promise<RepositoryAgent> {
+  if (name === CHECKSUM_AGENT) return checksumAgent;
+  try {
+    checkModelName(name);
+  } catch {
+    throw new ServerError(
+      "INVALID_ARG",
+      `invalid name '${printableName(name.slice(0, 255))}' of a repo agent, expected the name of ` +
+        `a folder`,
+    );
+  }
+  const agent = await agents?.open(name);
+  if (agent !== undefined) return agent;
+  const searched = agents === undefined ? "" : `, searched: '${agents.describePlace(name)}'`;
+  throw new ServerError(
+    "INVALID_ARG",
+    `unable to find 'libtritonrepoagent_${name}.so' for repo agent '${name}'${searched}; this ` +
+      `server has the agent '${CHECKSUM_AGENT}', and TypeScript agents in --repoagent-directory`,
+  );
+}
+
+function agentPath(index: number): string {
+  return `model_repository_agents.agents[${index}]`;
+}
+
+function toIssue({ parameter, message, code }: AgentFault, path: string): ConfigIssue {
+  const place = parameter === undefined
+    ? `${path}.name`
+    : `${path}.parameters[${JSON.stringify(parameter)}]`;
+  return { path: place, message, ...(code === undefined ? {} : { code }) };
 }

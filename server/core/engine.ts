@@ -21,7 +21,8 @@ import type {
 import { checkEnsembleModels } from "./ensemble/ensemble_loader.ts";
 import { type Log, moduleLog } from "./log.ts";
 import type { Model } from "./model.ts";
-import { checkControlMode, configOverride } from "./model_control.ts";
+import { checkControlMode, readOverride } from "./model_control.ts";
+import { loadHeld } from "./held_model.ts";
 import { ModelLifecycle } from "./model_lifecycle.ts";
 import { ModelRegistry, parseVersion } from "./model_registry.ts";
 import type { ModelRepository } from "./model_repository.ts";
@@ -38,6 +39,7 @@ import type { ResponseCache } from "./response_cache.ts";
 import { shutDown } from "./shutdown.ts";
 import { listStartedModels, startModelNames, type StartResult } from "./start.ts";
 import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+import type { TemporaryFolders } from "./temporary_folders.ts";
 import { describeTensors } from "./tensor_rules.ts";
 import { loadVersion } from "./version_loader.ts";
 
@@ -58,6 +60,8 @@ export interface EngineParts {
   readonly backlogDelayCount?: number | undefined;
   /** Opens shared memory; absent = there is none. */
   readonly regionOpener?: RegionOpener | undefined;
+  /** What the repository keeps of models beside their folders; removed at the end. */
+  readonly temporaryFolders?: TemporaryFolders | undefined;
 }
 
 type ServerState = "INITIALIZING" | "READY" | "FAILED" | "EXITING";
@@ -97,7 +101,7 @@ export class Engine implements InferenceApi {
     this.#lifecycle = new ModelLifecycle({
       registry: this.#registry,
       repository,
-      loadVersion: (model, version) => loadVersion(model, version, loader),
+      loadVersion: (model, version) => loadHeld(model, () => loadVersion(model, version, loader)),
       checkEnsemble: (model) => checkEnsembleModels(model, this.#registry),
       clock,
       log: moduleLog(parts.log, "model_lifecycle.ts"),
@@ -230,7 +234,7 @@ export class Engine implements InferenceApi {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
     checkModelName(name);
-    await this.#lifecycle.load(name, { override: configOverride(name, parameters) });
+    await this.#lifecycle.load(name, { override: readOverride(name, parameters) });
     await this.#listDirectories();
   }
 
@@ -307,8 +311,16 @@ export class Engine implements InferenceApi {
       clock: this.#parts.clock,
       log: moduleLog(this.#parts.log, "shutdown.ts"),
       timeoutMs,
-    }).finally(() => this.#memory.close());
+    }).finally(() => this.#memory.close())
+      .finally(() => this.#removeFolders());
     return this.#stopping;
+  }
+
+  async #removeFolders(): Promise<void> {
+    await this.#parts.temporaryFolders?.close().catch((reason) => {
+      const { message } = ServerError.from(reason);
+      this.#log.error(`failed to remove temporary directories of models: ${message}`);
+    });
   }
 
   #readyModels(): Model[] {

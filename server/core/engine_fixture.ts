@@ -74,7 +74,7 @@ export class EngineFixture {
     return {
       list: () => Promise.resolve([...this.models.keys()].sort()),
       read: (name, override) => {
-        if (override !== undefined) this.overrides.push(override);
+        if (override !== undefined) this.overrides.push(override.config);
         const model = this.models.get(name);
         if (model === undefined) {
           return Promise.reject(

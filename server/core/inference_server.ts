@@ -6,10 +6,12 @@ import type { InferenceApi } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { openModelRepository } from "./model_repository.ts";
 import type { ServerOptions } from "./options.ts";
+import type { RepositoryAgents } from "./repository_agent.ts";
 import { createResponseCache } from "./response_cache_config.ts";
 import type { RegionOpener } from "./shared_memory.ts";
 import type { StartResult } from "./start.ts";
 import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+import { TemporaryFolders } from "./temporary_folders.ts";
 
 export type { StartedModel, StartResult } from "./start.ts";
 export type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
@@ -38,6 +40,8 @@ export interface InferenceServerParts {
   readonly delaySchedulerCount?: number;
   /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`: as many must wait in the backlog of a sequence batcher as well. */
   readonly backlogDelayCount?: number;
+  /** Agents of `--repoagent-directory`; absent = only those built in. */
+  readonly repositoryAgents?: RepositoryAgents;
   /** `createRegionOpener` of backends/shared_memory.ts; absent = no shared memory. */
   readonly regionOpener?: RegionOpener;
 }
@@ -50,9 +54,14 @@ export function createInferenceServer(
   options: ServerOptions,
   parts: InferenceServerParts,
 ): InferenceServer {
+  const temporaryFolders = new TemporaryFolders();
   return new Engine(options, {
     ...parts,
-    repository: openModelRepository(options, moduleLog(parts.log, "model_repository.ts")),
+    temporaryFolders,
+    repository: openModelRepository(options, moduleLog(parts.log, "model_repository.ts"), {
+      temporaryFolders,
+      agents: parts.repositoryAgents,
+    }),
     completeConfig: (source, backend) => completeModelConfig(source, backend, options),
     statistics: parts.statistics ?? {},
     responseCache: createResponseCache(options, parts.clock),

@@ -6,6 +6,7 @@ import type { Clock } from "./clock.ts";
 import type { OutputLabels } from "./config_labels.ts";
 import type { ResponseReceiver, StreamedResponse } from "./inference_api.ts";
 import type { Log } from "./log.ts";
+import type { ModelHold } from "./model_hold.ts";
 import { createResponse } from "./model_response.ts";
 import { type CheckedRequest, checkRequest } from "./request_check.ts";
 import {
@@ -46,6 +47,8 @@ export class Model implements AsyncDisposable {
   readonly rules: TensorRules;
   readonly statistics: VersionStatistics;
   readonly labels: OutputLabels;
+  /** Keeps the folder it was loaded from, when that is none of the repository's. */
+  source: ModelHold | undefined;
   readonly #parts: ModelParts;
   /** Ensembles that use this version. */
   #holdCount = 0;
@@ -214,6 +217,12 @@ export class Model implements AsyncDisposable {
 
   /** Frees everything, what fails to be freed does not hold up the rest; call it after `stop` has settled. */
   async [Symbol.asyncDispose](): Promise<void> {
+    const { source } = this;
+    if (source === undefined) return await this.#free();
+    await source.releaseLoaded(() => this.#free());
+  }
+
+  async #free(): Promise<void> {
     await using disposables = new AsyncDisposableStack();
     if (this.#parts.rates !== undefined) disposables.use(this.#parts.rates);
     if (this.#parts.backendModel !== undefined) disposables.use(this.#parts.backendModel);

@@ -1,5 +1,10 @@
+import { printableName } from "../../proto/model_name.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { ModelControlMode } from "./options.ts";
+import { type ModelOverride, readOverrideFiles } from "./override_files.ts";
+
+/** Longest part of a parameter that an error repeats. */
+const SHOWN_MAX = 255;
 
 /** @throws ServerError UNAVAILABLE when models are not loaded and unloaded by request (management.md §1). */
 export function checkControlMode(mode: ModelControlMode): void {
@@ -12,49 +17,28 @@ export function checkControlMode(mode: ModelControlMode): void {
 }
 
 /**
- * The configuration that a load request brings instead of the file; undefined = none (management.md §5).
- * @throws ServerError for parameters that nobody knows or that cannot be served yet.
+ * What a load request brings instead of what is on disk; undefined = nothing (management.md §5).
+ * @throws ServerError for parameters that nobody knows, files that lie nowhere in a model, or files without `config`.
  */
-export function configOverride(
+export function readOverride(
   name: string,
   parameters: Readonly<Record<string, string | Uint8Array>>,
-): string | undefined {
+): ModelOverride | undefined {
   const { config, ...others } = parameters;
-  const files = Object.keys(others).filter((key) => key.startsWith("file:"));
   const unknown = Object.keys(others).find((key) => !key.startsWith("file:"));
   if (unknown !== undefined || (config !== undefined && typeof config !== "string")) {
+    const shown = printableName((unknown ?? "config").slice(0, SHOWN_MAX));
     throw new ServerError(
       "INVALID_ARG",
-      `failed to load '${name}', unrecognized load parameter '${unknown ?? "config"}'`,
+      `failed to load '${name}', unrecognized load parameter '${shown}'`,
     );
   }
-  if (files.length > 0) throw fileOverrideError(name, files, config);
-  return config;
-}
-
-/** Why files cannot come with a request; what is wrong with them anyway is told first (management.md §5.2). */
-function fileOverrideError(
-  name: string,
-  files: readonly string[],
-  config: string | undefined,
-): ServerError {
-  const outside = files.find((key) => /^file:(\/|$)|(^|[:/])\.\.(\/|$)/.test(key));
-  if (outside !== undefined) {
-    return new ServerError(
-      "INVALID_ARG",
-      `failed to load '${name}', load parameter '${outside}' must name a file inside of the model`,
-    );
-  }
-  if (config === undefined) {
-    return new ServerError(
-      "INTERNAL",
-      `failed to load '${name}', failed to poll from model repository: load parameter 'config' ` +
-        `must be specified for model file override`,
-    );
-  }
-  return new ServerError(
-    "UNSUPPORTED",
-    `failed to load '${name}', load parameter '${files[0]}': this server does not support files ` +
-      `in load requests yet`,
+  const files = readOverrideFiles(name, others);
+  if (config !== undefined) return { config, files };
+  if (files === undefined) return undefined;
+  throw new ServerError(
+    "INTERNAL",
+    `failed to load '${name}', failed to poll from model repository: load parameter 'config' ` +
+      `must be specified for model file override`,
   );
 }

@@ -36,6 +36,8 @@ export interface ModelLifecycleParts {
 interface Plan {
   readonly names: ReadonlySet<string>;
   readonly run: () => Promise<void>;
+  /** Called when the plan was carried out, failed, or is given up for another one. */
+  readonly done?: () => Promise<void>;
 }
 
 /** A model to load with all models that it is composed of. */
@@ -77,7 +79,10 @@ export class ModelLifecycle {
     return this.#inOrder(name, async () => {
       const sources = await this.#reader.readAll(name, options);
       const plan = { name, options, sources, loaded: new Set<string>() };
-      return { names: this.#withDependents(sources.keys()), run: () => this.#load(plan) };
+      const done = async () => {
+        for (const { hold } of sources.values()) await hold?.settle();
+      };
+      return { names: this.#withDependents(sources.keys()), run: () => this.#load(plan), done };
     });
   }
 
@@ -122,7 +127,11 @@ export class ModelLifecycle {
         const plan = await makePlan();
         isDone = plan.names.isSubsetOf(names);
         names = names.union(plan.names);
-        if (isDone) await plan.run();
+        try {
+          if (isDone) await plan.run();
+        } finally {
+          await plan.done?.();
+        }
       });
     }
   }

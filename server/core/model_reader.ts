@@ -8,6 +8,7 @@ import {
   type ModelRepository,
   type RepositoryModel,
 } from "./model_repository.ts";
+import type { ModelOverride } from "./override_files.ts";
 
 /** What reading models works with. */
 export interface ModelReaderParts {
@@ -20,7 +21,8 @@ export interface ModelReaderParts {
 
 /** How to load. */
 export interface LoadOptions {
-  readonly override?: string | undefined;
+  /** What came with the request. */
+  readonly override?: ModelOverride | undefined;
   readonly isStart?: boolean;
 }
 

@@ -27,15 +27,26 @@ export class ModelEntry {
   readonly name: string;
   /** What its READY versions were loaded from (`RepositoryModel.stamp`). */
   stamp: string | undefined;
-  /** Of an ensemble that serves, or should as soon as it can: what it is bound from, again and again. */
-  ensemble: RepositoryModel | undefined;
   /** Loaded only because an ensemble needs it. */
   isImplicit = false;
   readonly #versions = new Map<number, VersionEntry>();
   #latest: Model | undefined;
+  #ensemble: RepositoryModel | undefined;
 
   constructor(name: string) {
     this.name = name;
+  }
+
+  /** Of an ensemble that serves, or should as soon as it can: what it is bound from, again and again. */
+  get ensemble(): RepositoryModel | undefined {
+    return this.#ensemble;
+  }
+
+  set ensemble(source: RepositoryModel | undefined) {
+    source?.hold?.retain();
+    const before = this.#ensemble;
+    this.#ensemble = source;
+    void before?.hold?.release();
   }
 
   /** The highest READY version. */

@@ -8,20 +8,28 @@ import {
   type ConfigPositions,
   normalizeModelConfig,
   type ParsedModelConfig,
-  parseModelConfig,
-  parseModelConfigJson,
   withoutConsequences,
 } from "../../proto/model_config.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { checkModelName, printableName } from "../../proto/model_name.ts";
 import { ServerError } from "../../proto/status.ts";
-import { runRepositoryAgents } from "./config_agents.ts";
+import { type AgentParts, runRepositoryAgents } from "./config_agents.ts";
 import type { Log } from "./log.ts";
+import { ModelHold } from "./model_hold.ts";
 import { isDirectoryPath, isInside, readDirectory, reasonText } from "./model_repository_files.ts";
-import { CONFIG_FILE, type ConfigFile, readConfigFile } from "./model_repository_config.ts";
-import { directoryStamp } from "./model_repository_stamp.ts";
+import {
+  type ConfigFile,
+  type ModelPlace,
+  type ReadConfig,
+  readModelConfig,
+} from "./model_repository_config.ts";
+import { listRepository } from "./model_repository_list.ts";
+import { directoryStamp, type ModelFiles } from "./model_repository_stamp.ts";
 import { findVersions, selectVersions, type VersionFolders } from "./model_repository_versions.ts";
 import type { ServerOptions } from "./options.ts";
+import { type ModelOverride, type OverrideFiles, writeOverrideFiles } from "./override_files.ts";
+import { type TemporaryFolder, TemporaryFolders } from "./temporary_folders.ts";
+import type { VersionLabels } from "./version_labels.ts";
 
 /** Reason of a model that two repositories have; neither is loaded (management.md §3). */
 export const DUPLICATE_MODEL_REASON = "model appears in two or more repositories";
@@ -29,8 +37,9 @@ export const DUPLICATE_MODEL_REASON = "model appears in two or more repositories
 /** A model as it was found on disk, ready to be loaded version by version. */
 export interface RepositoryModel {
   readonly name: string;
-  /** Absolute path of `<repository>/<model>`. */
+  /** Absolute path of `<repository>/<model>`, or of a temporary folder that `hold` keeps. */
   readonly directory: string;
+  /** Folder that links must not lead out of. */
   readonly repository: string;
   /** Selected by the version policy, ascending, never empty. */
   readonly versions: readonly number[];
@@ -40,6 +49,12 @@ export interface RepositoryModel {
   readonly positions: ConfigPositions;
   /** Differs whenever the directory changes; undefined = a load always loads anew. */
   readonly stamp?: string | undefined;
+  /** Its files one by one; undefined = versions cannot be told apart, and are all loaded anew. */
+  readonly files?: ModelFiles | undefined;
+  /** Names of versions; undefined = the model has none. */
+  readonly versionLabels?: VersionLabels | undefined;
+  /** Of files that came with the request, or agents: whoever reads the model calls `settle` when it is done with it. */
+  readonly hold?: ModelHold | undefined;
 }
 
 /** A model with everything that is wrong in it. */
@@ -54,8 +69,8 @@ export interface ExaminedModel extends RepositoryModel {
 
 /** What is read in place of what is on disk. */
 export interface ReadOptions {
-  /** JSON instead of the configuration file. */
-  readonly override?: string | undefined;
+  /** Instead of the configuration file, or of all files. */
+  readonly override?: ModelOverride | undefined;
   /** Text instead of that of the configuration file. */
   readonly configText?: string | undefined;
 }
@@ -68,36 +83,42 @@ export interface ModelRepository {
    */
   list(): Promise<string[]>;
   /**
-   * Reads a model; with `override` (JSON) instead of its configuration file.
+   * Reads a model; with `override` instead of its configuration file, or of all its files. Its agents run.
    * @throws ServerError for everything that leaves the model without any version (config.md §3, steps 1 to 6).
    */
-  read(name: string, override?: string): Promise<RepositoryModel>;
+  read(name: string, override?: ModelOverride): Promise<RepositoryModel>;
 }
 
 /** Repositories that also tell everything that is wrong. */
 export interface ExaminableRepository extends ModelRepository {
   /**
-   * Reads a model and collects its faults instead of throwing the first ones.
+   * Reads a model and collects its faults instead of throwing the first ones; its `hold` must be settled all the same.
    * @throws ServerError when there is no folder to read, or it cannot be read.
    */
   examine(name: string, options?: ReadOptions): Promise<ExaminedModel>;
 }
 
 /** Gives access to the repositories of `options`; reads nothing yet. */
-export function openModelRepository(options: ServerOptions, log: Log): ExaminableRepository {
+export function openModelRepository(
+  options: ServerOptions,
+  log: Log,
+  agentParts: AgentParts = { temporaryFolders: new TemporaryFolders() },
+): ExaminableRepository {
   if (options.modelConfigName !== "") checkConfigName(options.modelConfigName);
-  return new DiskRepository(options, log);
+  return new DiskRepository(options, log, agentParts);
 }
 
 class DiskRepository implements ExaminableRepository {
   readonly #options: ServerOptions;
   readonly #log: Log;
+  readonly #agentParts: AgentParts;
   /** Warnings given so far: the same folders are read again and again. */
   readonly #warned = new Set<string>();
 
-  constructor(options: ServerOptions, log: Log) {
+  constructor(options: ServerOptions, log: Log, agentParts: AgentParts) {
     this.#options = options;
     this.#log = log;
+    this.#agentParts = agentParts;
   }
 
   async list(): Promise<string[]> {
@@ -111,12 +132,13 @@ class DiskRepository implements ExaminableRepository {
     return [...names].sort();
   }
 
-  async read(name: string, override?: string): Promise<RepositoryModel> {
+  async read(name: string, override?: ModelOverride): Promise<RepositoryModel> {
     const { issues, isUnreadable: _, file: _file, ...model } = await this.examine(name, {
       override,
     });
-    if (issues.length > 0) throw configError(issues, model.positions);
-    return model;
+    if (issues.length === 0) return model;
+    await model.hold?.settle();
+    throw configError(issues, model.positions);
   }
 
   async examine(name: string, options: ReadOptions = {}): Promise<ExaminedModel> {
@@ -134,37 +156,72 @@ class DiskRepository implements ExaminableRepository {
   }
 
   async #examine(name: string, { override, configText }: ReadOptions): Promise<ExaminedModel> {
-    const repository = await this.#findRepository(name);
-    const directory = `${repository}/${name}`;
-    await checkModelDirectory(directory, repository, name);
+    await using kept = new AsyncDisposableStack();
+    const folders: TemporaryFolder[] = [];
+    const keep = (folder: TemporaryFolder) => {
+      folders.push(folder);
+      kept.defer(() => folder.remove());
+    };
+    const own = override?.files === undefined
+      ? await this.#findFolder(name)
+      : await this.#placeFiles(override.files, keep);
     // Taken before anything is read: what changes from now on is noticed by the next load.
     const stamp = override === undefined && this.#options.modelControlMode === "explicit"
-      ? await directoryStamp(directory)
+      ? await directoryStamp(own.directory)
       : undefined;
+    const written = await readModelConfig(name, own, {
+      override,
+      configText,
+      options: this.#options,
+    });
+    const isUnreadable = written.parsed.issues.length > 0;
+    const { runs, issues: agentIssues, ...place } = isUnreadable
+      ? { ...own, runs: [], folders: [], issues: [] }
+      : await runRepositoryAgents(written.parsed.config, { model: name, ...own }, this.#agentParts);
+    place.folders.forEach(keep);
+    const config = place.directory === own.directory || override !== undefined
+      ? written
+      : await readModelConfig(name, place, { before: written, options: this.#options });
+    const examined = await this.#check(name, place, { ...config, stamp, agentIssues });
+    if (folders.length === 0 && runs.length === 0) return examined;
+    kept.move();
+    return { ...examined, hold: new ModelHold({ model: name, runs, folders, log: this.#log }) };
+  }
+
+  /** Puts files that came with a request into a folder of their own. */
+  async #placeFiles(
+    files: OverrideFiles,
+    keep: (folder: TemporaryFolder) => void,
+  ): Promise<ModelPlace> {
+    const folder = await this.#agentParts.temporaryFolders.create();
+    keep(folder);
+    await writeOverrideFiles(files, folder.path);
+    return { directory: folder.path, root: folder.path };
+  }
+
+  /** Completes and checks what was read: config.md §3, steps 3 to 6. */
+  async #check(
+    name: string,
+    { directory, root: repository }: ModelPlace,
+    { parsed, file, stamp, agentIssues }: ReadConfig & {
+      readonly stamp: string | undefined;
+      readonly agentIssues: readonly ConfigIssue[];
+    },
+  ): Promise<ExaminedModel> {
+    const { config, positions } = parsed;
     const entries = await readDirectory(directory);
     const folders = findVersions(entries);
     this.#warnIgnored(name, folders.ignored);
-
-    const file = override === undefined
-      ? await readConfigFile(name, { directory, repository, configText, options: this.#options })
-      : undefined;
-    const parsed = override === undefined
-      ? file?.parsed ?? parseModelConfig("", `${name}/${CONFIG_FILE}`)
-      : parseOverride(override, name);
-    const { config, positions } = parsed;
     const isUnreadable = parsed.issues.length > 0;
-    const issues: ConfigIssue[] = [];
-    if (!isUnreadable) {
-      issues.push(
-        ...await issuesOf(() => runRepositoryAgents(config, { directory, repository, positions })),
-      );
-    }
+    const issues: ConfigIssue[] = [...agentIssues];
     const versionEntries = await firstVersionEntries(directory, folders);
     const backendIssues = await issuesOf(() => autofillBackend(config, { name, versionEntries }));
     if (!isUnreadable) issues.push(...backendIssues);
     const isBackendUnknown = backendIssues.length > 0;
     issues.push(
-      ...this.#check(parsed, name).filter(({ path }) => !isBackendUnknown || path !== "platform"),
+      ...this.#checkConfig(parsed, name).filter(({ path }) =>
+        !isBackendUnknown || path !== "platform"
+      ),
     );
     const { selected, issues: versionIssues } = this.#selectVersions(config, folders.versions);
     // Without any version there is nothing to serve, whatever the policy turns out to be.
@@ -183,8 +240,8 @@ class DiskRepository implements ExaminableRepository {
     };
   }
 
-  /** Completes what needs no backend, and checks all of it: config.md §3, steps 3 to 6. */
-  #check({ config, issues: parseIssues }: ParsedModelConfig, name: string): ConfigIssue[] {
+  /** Completes what needs no backend, and checks all of it. */
+  #checkConfig({ config, issues: parseIssues }: ParsedModelConfig, name: string): ConfigIssue[] {
     const given = config.name;
     if (given === "") config.name = name;
     normalizeModelConfig(config);
@@ -200,6 +257,13 @@ class DiskRepository implements ExaminableRepository {
       issues.push(...checkModelIo(config).filter((issue) => !issue.isCompletable));
     }
     return [...parseIssues, ...withoutConsequences(issues, parseIssues)];
+  }
+
+  async #findFolder(name: string): Promise<ModelPlace> {
+    const root = await this.#findRepository(name);
+    const directory = `${root}/${name}`;
+    await checkModelDirectory(directory, root, name);
+    return { directory, root };
   }
 
   async #findRepository(name: string): Promise<string> {
@@ -265,39 +329,6 @@ async function issuesOf(operation: () => void | Promise<void>): Promise<readonly
   }
 }
 
-async function listRepository(repository: string): Promise<string[]> {
-  const problem = await repositoryProblem(repository);
-  if (problem !== undefined) {
-    throw new ServerError(
-      "INVALID_ARG",
-      `repository path is not a valid directory: '${repository}' ${problem}`,
-    );
-  }
-  try {
-    const entries = await readDirectory(repository);
-    return entries.filter((entry) => entry.isDirectory).map((entry) => entry.name);
-  } catch (reason) {
-    throw new ServerError(
-      "INVALID_ARG",
-      `repository path is not a valid directory: '${repository}' cannot be listed: ` +
-        reasonText(reason),
-    );
-  }
-}
-
-async function repositoryProblem(repository: string): Promise<string | undefined> {
-  if (/^(?:gs|s3|as):\/\//.test(repository)) {
-    return "is in a cloud storage, which this server does not support";
-  }
-  try {
-    return (await Deno.stat(repository)).isDirectory ? undefined : "is not a directory";
-  } catch (reason) {
-    return reason instanceof Deno.errors.NotFound
-      ? "does not exist"
-      : `cannot be opened: ${reasonText(reason)}`;
-  }
-}
-
 /** The folder must be where its name says, not a link to somewhere else. */
 async function checkModelDirectory(
   directory: string,
@@ -318,15 +349,6 @@ async function firstVersionEntries(directory: string, folders: VersionFolders): 
   if (folder === undefined) return [];
   const entries = await readDirectory(`${directory}/${folder}`).catch(() => []);
   return entries.map((entry) => entry.name);
-}
-
-function parseOverride(override: string, name: string): ParsedModelConfig {
-  const { config, issues } = parseModelConfigJson(override);
-  const told = issues.map((issue) => ({
-    ...issue,
-    message: `Invalid config override: ${issue.message}`,
-  }));
-  return { config, issues: told, positions: { fileName: name, byPath: new Map() } };
 }
 
 function checkConfigName(name: string): void {

@@ -1,6 +1,11 @@
-import { type ParsedModelConfig, parseModelConfig } from "../../proto/model_config.ts";
+import {
+  type ParsedModelConfig,
+  parseModelConfig,
+  parseModelConfigJson,
+} from "../../proto/model_config.ts";
 import { fileError, readBoundedFile } from "./model_repository_files.ts";
 import type { ServerOptions } from "./options.ts";
+import type { ModelOverride } from "./override_files.ts";
 
 /** The usual name of a configuration. */
 export const CONFIG_FILE = "config.pbtxt";
@@ -17,7 +22,7 @@ export interface ConfigFile {
 }
 
 /** Where to look for the configuration of a model. */
-export interface ConfigFileSource {
+interface ConfigFileSource {
   readonly directory: string;
   readonly repository: string;
   /** Read as if it stood in the file. */
@@ -30,7 +35,7 @@ export interface ConfigFileSource {
  * when there is none and none is needed.
  * @throws ServerError when it cannot be read, or must be there and is not.
  */
-export async function readConfigFile(
+async function readConfigFile(
   model: string,
   { directory, repository, configText, options }: ConfigFileSource,
 ): Promise<ConfigFile | undefined> {
@@ -49,6 +54,59 @@ export async function readConfigFile(
   }
   if (autoCompleteConfig) return undefined;
   throw fileError({ name: fileName }, "No such file or directory");
+}
+
+/** Where the files of a model are. */
+export interface ModelPlace {
+  readonly directory: string;
+  /** Folder that links must not lead out of. */
+  readonly root: string;
+}
+
+/** A configuration as it was read. */
+export interface ReadConfig {
+  /** Undefined when it came with the request, or there is none. */
+  readonly file: ConfigFile | undefined;
+  readonly parsed: ParsedModelConfig;
+}
+
+/** Where a configuration comes from. */
+export interface ConfigOrigin {
+  readonly options: ServerOptions;
+  /** What came with a load request goes before any file. */
+  readonly override?: ModelOverride | undefined;
+  /** Read as if it stood in the file. */
+  readonly configText?: string | undefined;
+  /** What counts when an agent made the folder, and put no configuration into it. */
+  readonly before?: ReadConfig;
+}
+
+/** Reads the configuration of a model. @throws ServerError when its file cannot be read, or must be there and is not. */
+export async function readModelConfig(
+  name: string,
+  { directory, root }: ModelPlace,
+  { override, configText, before, options }: ConfigOrigin,
+): Promise<ReadConfig> {
+  if (override !== undefined) {
+    return { file: undefined, parsed: parseOverride(override.config, name) };
+  }
+  const file = await readConfigFile(name, {
+    directory,
+    repository: root,
+    configText,
+    options: before === undefined ? options : { ...options, autoCompleteConfig: true },
+  });
+  if (file === undefined && before !== undefined) return before;
+  return { file, parsed: file?.parsed ?? parseModelConfig("", `${name}/${CONFIG_FILE}`) };
+}
+
+function parseOverride(override: string, name: string): ParsedModelConfig {
+  const { config, issues } = parseModelConfigJson(override);
+  const told = issues.map((issue) => ({
+    ...issue,
+    message: `Invalid config override: ${issue.message}`,
+  }));
+  return { config, issues: told, positions: { fileName: name, byPath: new Map() } };
 }
 
 function parseConfigBytes(bytes: Uint8Array, fileName: string): Omit<ConfigFile, "name"> {

@@ -9,6 +9,7 @@ import {
 } from "../../../proto/model_config.ts";
 import { isEnsemble } from "../../../proto/model_config_normalize.ts";
 import type { BackendTable } from "../backend_table.ts";
+import type { AgentParts } from "../config_agents.ts";
 import {
   completeModelConfig,
   type ConfigSource,
@@ -34,6 +35,8 @@ export interface CheckParts {
   readonly options: ServerOptions;
   readonly backends: BackendTable;
   readonly backendNames: readonly string[];
+  /** What reading models works with beside the files; absent = only what is built in. */
+  readonly agentParts?: AgentParts;
 }
 
 /** How far a model got: each stage needs the one before. */
@@ -66,8 +69,21 @@ export async function checkModel(
   configText?: string,
 ): Promise<CheckedModel> {
   const warnings: string[] = [];
-  const repository = openModelRepository(parts.options, warningLog(warnings));
+  const repository = openModelRepository(parts.options, warningLog(warnings), parts.agentParts);
   const model = await repository.examine(name, { configText });
+  try {
+    return await checkExamined(model, parts, warnings);
+  } finally {
+    await model.hold?.settle();
+  }
+}
+
+async function checkExamined(
+  model: ExaminedModel,
+  parts: CheckParts,
+  warnings: readonly string[],
+): Promise<CheckedModel> {
+  const { name } = model;
   const place = {
     name,
     repository: model.repository,
