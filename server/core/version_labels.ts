@@ -2,7 +2,7 @@ import type { ConfigIssue } from "../../proto/model_config.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 
 /** The parameter of a configuration that names versions. */
-const PARAMETER = "version_labels";
+export const LABELS_PARAMETER = "version_labels";
 const LABELS_MAX = 100;
 /** Never what a version looks like: paths and requests have both in the same place. */
 const LABEL = /^[A-Za-z][A-Za-z0-9_.-]{0,62}$/;
@@ -24,12 +24,12 @@ export interface ReadLabels {
  * not in the map. `versions` are those that the version policy serves: each label must name one of them.
  */
 export function readVersionLabels(config: ModelConfig, versions: readonly number[]): ReadLabels {
-  const text = config.parameters[PARAMETER]?.stringValue;
+  const text = config.parameters[LABELS_PARAMETER]?.stringValue;
   if (text === undefined) return { labels: undefined, issues: [] };
   const labels = new Map<string, number>();
   const issues: ConfigIssue[] = [];
   const refuse = (message: string, hint: string) => {
-    issues.push({ path: `parameters["${PARAMETER}"]`, message, hint });
+    issues.push({ path: `parameters["${LABELS_PARAMETER}"]`, message, hint });
   };
   const pairs = text.split(",").map((pair) => pair.trim()).filter((pair) => pair !== "");
   if (pairs.length > LABELS_MAX) {

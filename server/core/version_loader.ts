@@ -5,11 +5,7 @@ import type {
   InstancePlacement,
   ModelInstance,
 } from "../../backends/backend.ts";
-import {
-  type ModelConfig,
-  ModelConfigSchema,
-  ModelInstanceGroup_Kind,
-} from "../../proto/gen/model_config_pb.ts";
+import { type ModelConfig, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import type { InferResponse } from "../../proto/infer.ts";
 import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import { ServerError } from "../../proto/status.ts";
@@ -18,6 +14,8 @@ import type { Clock } from "./clock.ts";
 import { type ConfigSource, openModel, unknownBackendError } from "./config_complete.ts";
 import { readLabels } from "./config_labels.ts";
 import { loadEnsemble } from "./ensemble/ensemble_loader.ts";
+import { planInstances } from "./instance_plan.ts";
+import { InstanceSet } from "./instance_set.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { Model } from "./model.ts";
 import type { ModelRegistry } from "./model_registry.ts";
@@ -26,7 +24,7 @@ import type { ResponseCache } from "./response_cache.ts";
 import { CachingScheduler, type CachingSchedulerParts } from "./scheduler/caching_scheduler.ts";
 import { createScheduler } from "./scheduler/create_scheduler.ts";
 import { InstancePool } from "./scheduler/instance_pool.ts";
-import type { PlannedInstance, RateLimiter } from "./scheduler/rate_limiter.ts";
+import type { RateLimiter } from "./scheduler/rate_limiter.ts";
 import { createStateRules } from "./scheduler/sequence_state.ts";
 import { type StatisticsOptions, VersionStatistics } from "./statistics.ts";
 import { createTensorRules } from "./tensor_rules.ts";
@@ -86,16 +84,22 @@ export async function loadVersion(
   const statistics = createStatistics(source, parts, partition !== undefined);
   const { clock, delaySchedulerCount } = parts;
   const warmupLog = moduleLog(parts.log, "warmup.ts");
-  const instances: ModelInstance[] = [];
-  for (const plan of planned) {
-    const instance = disposables.use(await createInstance(backendModel, plan.placement));
-    await warmUp(instance, { config, samples, observer: statistics, clock, log: warmupLog });
-    rates?.add(instance, plan);
-    instances.push(instance);
-  }
+  const create = async (placement: InstancePlacement): Promise<ModelInstance> => {
+    const instance = await createInstance(backendModel, placement);
+    try {
+      await warmUp(instance, { config, samples, observer: statistics, clock, log: warmupLog });
+    } catch (reason) {
+      await instance[Symbol.asyncDispose]();
+      throw reason;
+    }
+    return instance;
+  };
+  const instanceLog = moduleLog(parts.log, "instance_set.ts");
+  const instanceSet = disposables.use(new InstanceSet({ create, rates, log: instanceLog }));
+  await instanceSet.fill(planned);
   const poolParts = { clock, observer: statistics, ...(rates === undefined ? {} : { rates }) };
   const running = createScheduler(config, {
-    instances,
+    instances: instanceSet.instances,
     createPool: (pooled) => new InstancePool({ instances: pooled, ...poolParts }),
     clock,
     observer: statistics,
@@ -104,6 +108,7 @@ export async function loadVersion(
     backlogDelayCount: parts.backlogDelayCount ?? 0,
     stateRules,
   });
+  instanceSet.serve(running);
   const cacheParts = {
     observer: statistics,
     clock,
@@ -118,7 +123,8 @@ export async function loadVersion(
     labels,
     statistics,
     scheduler: cached ?? running,
-    instances,
+    instances: [],
+    instanceSet,
     backendModel,
     clock,
     log: moduleLog(parts.log, "model.ts"),
@@ -174,37 +180,4 @@ async function createInstance(
   } catch (error) {
     throw ServerError.from(error);
   }
-}
-
-interface PlacedInstance extends PlannedInstance {
-  readonly placement: InstancePlacement;
-}
-
-/** One plan per instance of the groups; passive groups have none (config.md §6). */
-function planInstances(config: ModelConfig): PlacedInstance[] {
-  const result: PlacedInstance[] = [];
-  for (const [groupIndex, group] of config.instanceGroup.entries()) {
-    if (group.passive) continue;
-    const kind = placementKind(group.kind);
-    const devices = kind === "KIND_GPU" && group.gpus.length > 0 ? group.gpus : [0];
-    for (let index = 0; index < Math.max(1, group.count); index++) {
-      for (const deviceId of devices) {
-        const placement = { name: `${group.name}_${index}`, kind, deviceId };
-        result.push({ placement, deviceId, groupIndex });
-      }
-    }
-  }
-  if (result.length === 0) {
-    throw new ServerError(
-      "INVALID_ARG",
-      `must specify one or more 'instance group's that are not passive for ${config.name}`,
-    );
-  }
-  return result;
-}
-
-function placementKind(kind: ModelInstanceGroup_Kind): InstancePlacement["kind"] {
-  if (kind === ModelInstanceGroup_Kind.GPU) return "KIND_GPU";
-  if (kind === ModelInstanceGroup_Kind.MODEL) return "KIND_MODEL";
-  return "KIND_CPU";
 }

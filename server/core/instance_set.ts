@@ -1,0 +1,137 @@
+import type { InstancePlacement, ModelInstance } from "../../backends/backend.ts";
+import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import type { ConfigPositions } from "../../proto/model_config.ts";
+import { ServerError } from "../../proto/status.ts";
+import { type PlacedInstance, planInstances } from "./instance_plan.ts";
+import type { Log } from "./log.ts";
+import type { ModelRates } from "./scheduler/rate_limiter.ts";
+import type { InstanceScheduler } from "./scheduler/scheduler.ts";
+
+/** What a set of instances works with. */
+export interface InstanceSetParts {
+  /** Creates an instance that is ready to serve: warmed up. */
+  readonly create: (placement: InstancePlacement) => Promise<ModelInstance>;
+  /** What the rate limiter knows of them. */
+  readonly rates?: ModelRates | undefined;
+  readonly log: Log;
+}
+
+/** Further instances that are ready, and what to do with them; disposing it without `commit` frees them. */
+export interface InstanceUpdate extends AsyncDisposable {
+  readonly addedCount: number;
+  readonly removedCount: number;
+  /** Takes the new ones into service and those that are not wanted any more out of it; never fails, never waits. */
+  commit(): void;
+}
+
+/** The instances of a loaded version: those that serve and those that finish what they have. */
+export class InstanceSet implements AsyncDisposable {
+  readonly #parts: InstanceSetParts;
+  /** Serving instances and what they were made for. */
+  readonly #serving = new Map<ModelInstance, PlacedInstance>();
+  /** Out of service, with work left. */
+  readonly #leaving = new Set<ModelInstance>();
+  #scheduler: InstanceScheduler | undefined;
+
+  constructor(parts: InstanceSetParts) {
+    this.#parts = parts;
+  }
+
+  /** Instances that serve. */
+  get instances(): readonly ModelInstance[] {
+    return [...this.#serving.keys()];
+  }
+
+  /** Creates the first instances. @throws ServerError; disposing the set then frees those that were created. */
+  async fill(planned: readonly PlacedInstance[]): Promise<void> {
+    for (const plan of planned) await this.#create(plan, this.#serving);
+  }
+
+  /** Says who gives work to the instances. */
+  serve(scheduler: InstanceScheduler): void {
+    this.#scheduler = scheduler;
+  }
+
+  /**
+   * Creates what a changed configuration asks for and is not there (scheduling.md §10).
+   * @throws ServerError; nothing has changed then.
+   */
+  async prepare(config: ModelConfig, positions?: ConfigPositions): Promise<InstanceUpdate> {
+    const { rates } = this.#parts;
+    const { missing, surplus } = this.#compare(planInstances(config));
+    rates?.limiter.check(config, missing, positions);
+    rates?.plan(config, missing);
+    const created = new Map<ModelInstance, PlacedInstance>();
+    try {
+      for (const plan of missing) await this.#create(plan, created);
+    } catch (reason) {
+      await this.#discard(created);
+      throw ServerError.from(reason);
+    }
+    let isCommitted = false;
+    return {
+      addedCount: created.size,
+      removedCount: surplus.length,
+      commit: () => {
+        isCommitted = true;
+        for (const [instance, plan] of created) {
+          this.#serving.set(instance, plan);
+          this.#scheduler!.addInstance(instance);
+        }
+        for (const instance of surplus) void this.#remove(instance);
+      },
+      [Symbol.asyncDispose]: async () => {
+        if (!isCommitted) await this.#discard(created);
+      },
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await using disposables = new AsyncDisposableStack();
+    for (const instance of [...this.#serving.keys(), ...this.#leaving]) disposables.use(instance);
+    this.#serving.clear();
+    this.#leaving.clear();
+  }
+
+  async #create(plan: PlacedInstance, created: Map<ModelInstance, PlacedInstance>): Promise<void> {
+    const instance = await this.#parts.create(plan.placement);
+    created.set(instance, plan);
+    this.#parts.rates?.add(instance, plan);
+  }
+
+  /** Which instances can stay, which are to be made, and which nobody asks for. */
+  #compare(planned: readonly PlacedInstance[]) {
+    const spare = new Map<string, ModelInstance[]>();
+    for (const [instance, { signature }] of this.#serving) {
+      spare.set(signature, [...spare.get(signature) ?? [], instance]);
+    }
+    const missing = planned.filter(({ signature }) => spare.get(signature)?.shift() === undefined);
+    return { missing, surplus: [...spare.values()].flat() };
+  }
+
+  async #discard(created: ReadonlyMap<ModelInstance, PlacedInstance>): Promise<void> {
+    const { rates } = this.#parts;
+    rates?.cancelPlans();
+    for (const instance of created.keys()) {
+      rates?.remove(instance);
+      await this.#dispose(instance);
+    }
+  }
+
+  async #remove(instance: ModelInstance): Promise<void> {
+    this.#serving.delete(instance);
+    this.#leaving.add(instance);
+    await this.#scheduler!.removeInstance(instance);
+    // The whole set may have been disposed meanwhile.
+    if (this.#leaving.delete(instance)) await this.#dispose(instance);
+  }
+
+  async #dispose(instance: ModelInstance): Promise<void> {
+    try {
+      await instance[Symbol.asyncDispose]();
+    } catch (reason) {
+      const { message } = ServerError.from(reason);
+      this.#parts.log.error(`failed to free instance ${instance.placement.name}: ${message}`);
+    }
+  }
+}
