@@ -11,6 +11,7 @@ import { reflect, type ReflectMessage } from "@bufbuild/protobuf/reflect";
 import { type ModelConfig, ModelConfigSchema } from "./gen/model_config_pb.ts";
 import { hintForEnumValue, hintForField } from "./model_config_hint.ts";
 import type { ConfigIssue } from "./model_config_issue.ts";
+import { parseModelConfigJsonText } from "./model_config_json_text.ts";
 
 /** 64-bit fields that the reference leaves as strings (config.md §7.3), by message and field. */
 const INT64_AS_STRING: ReadonlySet<string> = new Set([
@@ -29,7 +30,8 @@ export function formatModelConfigJson(config: ModelConfig): string {
 
 /**
  * Reads the JSON form of a configuration, as load requests carry it. Field names in snake or camel case, enum names
- * in any case or as numbers, 64-bit numbers also as strings.
+ * in any case or as numbers, 64-bit numbers also as strings; keys without quotes and the like as
+ * {@linkcode parseModelConfigJsonText} tells.
  */
 export function parseModelConfigJson(
   text: string,
@@ -37,7 +39,7 @@ export function parseModelConfigJson(
   const config = create(ModelConfigSchema);
   const issues: ConfigIssue[] = [];
   try {
-    const json: unknown = JSON.parse(text);
+    const json = parseModelConfigJsonText(text);
     const checked = checkedMessage(json, ModelConfigSchema, { path: "", issues });
     if (issues.length > 0) return { config, issues };
     return { config: fromJson(ModelConfigSchema, checked), issues };

@@ -110,3 +110,15 @@ Deno.test("parseModelConfigJson() reports what is no JSON or of the wrong kind",
     equal(parseModelConfigJson(text).issues.length, 1, text.slice(0, 40));
   }
 });
+
+Deno.test("parseModelConfigJson() reads keys without quotes and the largest 64-bit number", () => {
+  const { config, issues } = parseModelConfigJson(
+    `{"dynamic_batching": {priority_levels: 18446744073709551615, default_priority_level: 1,},}`,
+  );
+  deepEqual(issues, []);
+  equal(
+    config.schedulingChoice.case === "dynamicBatching" &&
+      config.schedulingChoice.value.priorityLevels,
+    18446744073709551615n,
+  );
+});
