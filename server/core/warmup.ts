@@ -20,6 +20,8 @@ export interface WarmupParts {
 
 /** Further turns of an iterative request are not waited for. */
 const TURN_COUNT_MAX = 10_000;
+/** Executions that wait for nothing let the rest of the server go on so often, ms. */
+const BREATHE_MS = 10;
 /** Different errors of one sample that are told. */
 const ERRORS_SHOWN_MAX = 10;
 
@@ -49,6 +51,7 @@ class WarmupRun {
   readonly #isBatching: boolean;
   readonly #isDecoupled: boolean;
   readonly #isIterative: boolean;
+  #breathedMs: number;
 
   constructor(instance: ModelInstance, parts: WarmupParts) {
     this.#parts = parts;
@@ -60,6 +63,7 @@ class WarmupRun {
     this.#isIterative = scheduling.case === "sequenceBatching" &&
       scheduling.value.iterativeSequence;
     this.#pool = new InstancePool({ instances: [instance], clock, observer });
+    this.#breathedMs = clock.now();
   }
 
   /** @returns the errors, each once; after an execution with errors the sample is not run again. */
@@ -132,11 +136,22 @@ class WarmupRun {
         return;
       }
       const finished = await this.#runOnce(waiting);
-      waiting = finished.filter((job) => isRescheduled(job));
+      await this.#breathe();
+      const further: Job[] = [];
       for (const job of finished) {
-        if (!waiting.includes(job)) job.settle(job.outcome!, () => {});
+        if (isRescheduled(job)) further.push(job);
+        else job.settle(job.outcome!, () => {});
       }
+      waiting = further;
     }
+  }
+
+  /** A model whose executions are over at once would keep the event loop to itself, for all its samples. */
+  async #breathe(): Promise<void> {
+    const { clock } = this.#parts;
+    if (clock.now() - this.#breathedMs < BREATHE_MS) return;
+    await new Promise<void>((resolve) => clock.setTimer(0, resolve));
+    this.#breathedMs = clock.now();
   }
 
   #runOnce(jobs: readonly Job[]): Promise<readonly Job[]> {

@@ -43,6 +43,8 @@ export interface WarmupSource {
 
 /** More executions or requests per sample only delay the load. */
 const EXECUTION_COUNT_MAX = 100_000;
+/** Requests that run together: rows without a byte would have no other bound than memory. */
+const REQUEST_COUNT_MAX = 65_536;
 const PREFIX = requestPrefix("");
 
 /**
@@ -121,6 +123,13 @@ class SampleReader {
         `${this.#path}.batch_size`,
         `failed to run warmup sample '${name}': batch size ${batchSize} for '${model}', max ` +
           `allowed is ${maxBatchSize}; `,
+      );
+    }
+    if (isBatching && batchSize > REQUEST_COUNT_MAX) {
+      this.#add(
+        `${this.#path}.batch_size`,
+        `warmup asks for ${batchSize} requests at once for '${model}', max allowed is ` +
+          REQUEST_COUNT_MAX,
       );
     }
     const executionCount = Math.max(1, count) * (isBatching ? 1 : batchSize);

@@ -234,6 +234,13 @@ Deno.test("readWarmupSamples() refuses batches that are too large and counts wit
   for (const more of ["batch_size: 1 count: 4294967295", "batch_size: 4294967295 count: 3"]) {
     assert.match(await faultOf(X + sample(ZERO, more)), /^warmup asks for \d+ executions for 'm'/);
   }
+  const empty = sample(input("X", "FP32", "0", "zero_data: true"), "batch_size: 65537");
+  assert.match(
+    await faultOf(
+      `max_batch_size: 2147483647 input { name: "X" data_type: TYPE_FP32 dims: -1 }${empty}`,
+    ),
+    /^warmup asks for 65537 requests at once for 'm', max allowed is 65536/,
+  );
   const large = input("X", "FP32", "300000000", "zero_data: true");
   assert.match(
     await faultOf(

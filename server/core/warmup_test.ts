@@ -44,7 +44,7 @@ function setUp({ config: text = "max_batch_size: 4", outcome, failure }: Setup =
     await clock.advance(10_000_000);
     return await Promise.race([running, Promise.reject(new Error("still running"))]);
   };
-  return { clock, executions, lines, statistics, run };
+  return { clock, executions, instance, lines, statistics, run };
 }
 
 function sample(change: Partial<WarmupSample> = {}): WarmupSample {
@@ -165,4 +165,42 @@ Deno.test("warmUp() gives iterative requests their further turns, but not withou
   assert.equal(finite.statistics.snapshot().inflight, 0);
   const endless = setUp({ config, outcome: outcomeAfter(Infinity) });
   assert.match((await endless.run(sample()))!.message, /more than 10000 turns; $/);
+});
+
+Deno.test("warmUp() lets the rest of the server go on while executions wait for nothing", async () => {
+  let nowMs = 0;
+  let breathCount = 0;
+  const clock = {
+    now: () => nowMs,
+    wallNow: () => nowMs,
+    setTimer: (_delayMs: number, callback: () => void) => {
+      breathCount++;
+      queueMicrotask(callback);
+      return { cancel: () => {} };
+    },
+  };
+  const { config } = parseModelConfig('name: "m" max_batch_size: 4', "m/config.pbtxt");
+  const statistics = new VersionStatistics({
+    model: "m",
+    version: 1,
+    tags: {},
+    clock,
+    statistics: {},
+    decoupled: false,
+  });
+  const { instance } = setUp();
+  const prompt = {
+    placement: instance.placement,
+    execute: (requests: readonly ExecuteRequest[]) => {
+      nowMs += 1;
+      const outcomes = requests.map(() => ({ outputs: [] }));
+      return Promise.resolve({ outcomes, inputEndMs: nowMs, outputStartMs: nowMs });
+    },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+  const ignore = () => {};
+  const log = { info: ignore, warning: ignore, error: ignore, verbose: ignore };
+  const samples = [sample({ count: 100 })];
+  await warmUp(prompt, { config, samples, observer: statistics, clock, log });
+  assert.equal(breathCount, 10);
 });
