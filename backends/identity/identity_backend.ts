@@ -1,15 +1,16 @@
-import { DataType, type ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import { datatypeOfConfig } from "../../proto/datatype.ts";
+import { DataType, type ModelConfig, type ModelInput } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import { formatShape } from "../../proto/tensor.ts";
 import type { Backend, BackendContext } from "../backend.ts";
 import { createConfiguredBackend } from "../configured_backend.ts";
 import { ExecutionPace } from "../execution_pace.ts";
 import { SYSTEM_TIMERS, type Timers } from "../pause.ts";
-import { IdentityInstance } from "./instance.ts";
+import { IdentityInstance, type Zeros } from "./instance.ts";
 
 /**
- * The test backend: output k is input k, byte for byte and without a copy. Parameters as in
- * {@linkcode ExecutionPace}, and `creation_delay_sec`.
+ * The test backend: output k is input k, byte for byte and without a copy, or zeros when the input is optional and
+ * left out. Parameters as in {@linkcode ExecutionPace}, and `creation_delay_sec`.
  */
 export function createIdentityBackend(
   { now }: BackendContext,
@@ -21,8 +22,21 @@ export function createIdentityBackend(
     const inputOf = new Map(
       config.output.map(({ name }, index) => [name, config.input[index]?.name ?? ""]),
     );
-    return (placement) => new IdentityInstance(placement, { pace, now, inputOf });
+    const optionals = new Map(
+      config.input.filter(({ optional }) => optional).map((input) => [input.name, zerosOf(input)]),
+    );
+    const parts = { pace, now, inputOf, optionals, isBatching: config.maxBatchSize > 0 };
+    return (placement) => new IdentityInstance(placement, parts);
   });
+}
+
+/** Stands for an optional input that a request leaves out; dimensions of any size are 1. */
+function zerosOf({ name, dataType, dims, reshape }: ModelInput): Zeros {
+  const datatype = datatypeOfConfig(dataType);
+  if (datatype === undefined) {
+    throw new ServerError("INVALID_ARG", `input '${name}' has no datatype, got ${dataType}`);
+  }
+  return { datatype, dims: (reshape?.shape ?? dims).map((dim) => dim < 0n ? 1 : Number(dim)) };
 }
 
 /** @throws ServerError INVALID_ARG unless inputs and outputs are pairs of one datatype and shape. */

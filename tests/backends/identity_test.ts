@@ -59,6 +59,34 @@ Deno.test("identity tells which input is missing for an output", async () => {
   });
 });
 
+Deno.test("identity answers zeros for an optional input that is left out", async () => {
+  const tensors = [
+    { name: "0", dataType: DataType.TYPE_FP32, dims: [4n] },
+    { name: "1", dataType: DataType.TYPE_STRING, dims: [-1n, 2n] },
+    { name: "2", dataType: DataType.TYPE_INT64, dims: [3n] },
+  ];
+  await using opened = await openInstance("identity", {
+    config: {
+      maxBatchSize: 8,
+      input: tensors.map((each, index) => ({
+        ...each,
+        name: `INPUT${index}`,
+        optional: index > 0,
+      })),
+      output: tensors.map((each, index) => ({ ...each, name: `OUTPUT${index}` })),
+    },
+  });
+  const given = tensor("INPUT0", "FP32", [2, 4]);
+  const { outcomes } = await opened.instance.execute([opened.request([given], { batchSize: 2 })]);
+  assert.deepEqual(
+    outputsOf(outcomes[0]).slice(1).map(({ datatype, shape, data }) => ({ datatype, shape, data })),
+    [
+      { datatype: "BYTES", shape: [2, 1, 2], data: bytesData(["", "", "", ""]) },
+      { datatype: "INT64", shape: [2, 3], data: new Uint8Array(48) },
+    ],
+  );
+});
+
 Deno.test("identity ends its delay when the client has gone", async () => {
   await using opened = await openInstance("identity", {
     config: identityConfig({ execute_delay_ms: "60000" }),
