@@ -1,9 +1,11 @@
 import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
 import { ServerError } from "../../proto/status.ts";
+import { openAgentDirectory } from "../agents/agent_directory.ts";
 import { BackendTable } from "../core/backend_table.ts";
 import type { CheckParts } from "../core/check/model_check.ts";
 import type { ServerOptions } from "../core/options.ts";
 import { createSystemClock } from "../core/system_clock.ts";
+import { TemporaryFolders } from "../core/temporary_folders.ts";
 import { settingsOf } from "./backend_settings.ts";
 import type { FlagSpec } from "./flag_table.ts";
 import { FLAGS, type ParsedFlags, parseFlags } from "./flags.ts";
@@ -18,6 +20,7 @@ export const EXIT = { clean: 0, faults: 1, misuse: 2 } as const;
 const READING_FLAGS: readonly string[] = [
   "model-repository",
   "model-config-name",
+  "repoagent-directory",
   "disable-auto-complete-config",
   "backend-config",
 ];
@@ -62,6 +65,8 @@ export function readCheckOptions(
 export function createCheckParts(server: ServerOptions): CheckParts & AsyncDisposable {
   const clock = createSystemClock();
   const ignore = (): void => {};
+  const silent = { info: ignore, warning: ignore, error: ignore, verbose: ignore };
+  const temporaryFolders = new TemporaryFolders();
   const backends = new BackendTable((name) =>
     openBackend(name, {
       settings: settingsOf(server.backendConfig, name),
@@ -75,7 +80,14 @@ export function createCheckParts(server: ServerOptions): CheckParts & AsyncDispo
     options: { ...server, modelControlMode: "none" },
     backends,
     backendNames: BACKEND_NAMES,
-    [Symbol.asyncDispose]: () => backends[Symbol.asyncDispose](),
+    agentParts: {
+      temporaryFolders,
+      agents: openAgentDirectory(server.repositoryAgentDirectory, silent),
+    },
+    [Symbol.asyncDispose]: async () => {
+      await backends[Symbol.asyncDispose]();
+      await temporaryFolders.close();
+    },
   };
 }
 

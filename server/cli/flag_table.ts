@@ -211,6 +211,14 @@ const REPOSITORY: readonly FlagSpec[] = [
     help: "Use configs/NAME.pbtxt of a model instead of config.pbtxt",
   },
   {
+    name: "repoagent-directory",
+    group: "Model repository",
+    kind: "text",
+    value: "PATH",
+    preset: "/opt/tritonserver/repoagents",
+    help: "Directory with one subdirectory per repository agent, each with an agent.ts",
+  },
+  {
     name: "model-load-thread-count",
     group: "Model repository",
     kind: "int",

@@ -8,7 +8,6 @@ type Row = readonly [name: string, kind: FlagSpec["kind"], value: string, preset
 
 const WITHOUT_EFFECT: readonly Row[] = [
   ["backend-directory", "text", "PATH", "", "backends are part of the server"],
-  ["repoagent-directory", "text", "PATH", "", "there are no repository agents"],
   ["cache-directory", "text", "PATH", "", "caches are part of the server"],
   ["pinned-memory-pool-byte-size", "size", "BYTES", "268435456", NO_GPU],
   ["cuda-memory-pool-byte-size", "text", "GPU:BYTES", "", NO_GPU],

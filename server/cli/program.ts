@@ -1,6 +1,7 @@
 import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
 import { MemoryOpener } from "../../backends/shared_memory.ts";
 import { ServerError } from "../../proto/status.ts";
+import { openAgentDirectory } from "../agents/agent_directory.ts";
 import {
   createInferenceServer,
   type InferenceServer,
@@ -36,6 +37,10 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
     clock,
     log,
     backendNames: BACKEND_NAMES,
+    repositoryAgents: openAgentDirectory(
+      options.server.repositoryAgentDirectory,
+      log.module("repository_agent.ts"),
+    ),
     statistics: options.metrics?.settings.statistics ?? {},
     // What is kept under an input must be the answer to it, whatever its owner writes there meanwhile.
     regionOpener: new MemoryOpener({

@@ -130,6 +130,7 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
     strictReadiness: flags.bool("strict-readiness"),
     autoCompleteConfig: !strict,
     modelConfigName: flags.text("model-config-name"),
+    repositoryAgentDirectory: resolve(flags.text("repoagent-directory")),
     modelLoadThreadCount: Math.max(1, flags.number("model-load-thread-count")),
     modelLoadRetryCount: flags.number("model-load-retry-count"),
     exitTimeoutSecs: flags.number("exit-timeout-secs"),

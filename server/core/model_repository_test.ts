@@ -182,10 +182,10 @@ Deno.test("ModelRepository reads a configuration given instead of the file", () 
     { "r/m/1/model.onnx": "", "r/m/config.pbtxt": "max_batch_size: 8" },
     async (root) => {
       const repository = openModelRepository(optionsFor([`${root}/r`]), collectWarnings());
-      equal((await repository.read("m", `{"maxBatchSize": 3}`)).config.maxBatchSize, 3);
-      await rejects(repository.read("m", "{"), /Invalid config override: /);
+      equal((await repository.read("m", { config: `{"maxBatchSize": 3}` })).config.maxBatchSize, 3);
+      await rejects(repository.read("m", { config: "{" }), /Invalid config override: /);
       await rejects(
-        repository.read("m", `{"max_batchsize": 3}`),
+        repository.read("m", { config: `{"max_batchsize": 3}` }),
         /Invalid config override: unknown field.*did you mean max_batch_size\?/,
       );
     },

@@ -18,6 +18,8 @@ export interface ServerOptions {
   readonly autoCompleteConfig: boolean;
   /** `--model-config-name`; "" = none. */
   readonly modelConfigName: string;
+  /** `--repoagent-directory`, absolute. */
+  readonly repositoryAgentDirectory: string;
   readonly modelLoadThreadCount: number;
   readonly modelLoadRetryCount: number;
   readonly exitTimeoutSecs: number;
@@ -47,6 +49,7 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   strictReadiness: true,
   autoCompleteConfig: true,
   modelConfigName: "",
+  repositoryAgentDirectory: "/opt/tritonserver/repoagents",
   modelLoadThreadCount: 4,
   modelLoadRetryCount: 0,
   exitTimeoutSecs: 30,

@@ -8,6 +8,7 @@ interface Layer {
 
 const PROTO = /^proto\/(?!client\/)/;
 const BACKEND_CONTRACTS = /^backends\/(?!registry)[^/]+\.ts$/;
+const AGENT_CONTRACT = /^server\/core\/(repository_agent|load_slots|log)\.ts$/;
 const CORE_FACADE = /^server\/core\/(inference_api|options|clock|log|statistics|metrics)\w*\.ts$/;
 
 // The first entry that matches a file is its layer; the order of the table is the order of imports.
@@ -25,6 +26,8 @@ const LAYERS: readonly Layer[] = [
     folder: /^server\/(http|grpc|metrics)\//,
     may: [PROTO, /^server\/transport\//, CORE_FACADE],
   },
+  // Agents run user code in processes of their own: a place beside the frontends that knows the core's contract only.
+  { folder: /^server\/agents\//, may: [PROTO, AGENT_CONTRACT] },
   { folder: /^server\/dashboard\//, may: [] },
   { folder: /^server\/perf\//, may: [/^proto\//] },
   { folder: /^server\/cli\//, may: [/^(proto|ffi|backends|server)\//] },

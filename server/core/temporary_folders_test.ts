@@ -1,0 +1,31 @@
+import { equal, rejects } from "node:assert/strict";
+import { ServerError } from "../../proto/status.ts";
+import { TemporaryFolders } from "./temporary_folders.ts";
+
+function exists(path: string): Promise<boolean> {
+  return Deno.stat(path).then(() => true, () => false);
+}
+
+Deno.test("TemporaryFolders removes a folder with its files, once or twice", async () => {
+  const folders = new TemporaryFolders();
+  const folder = await folders.create();
+  equal((await Deno.stat(folder.path)).mode! & 0o777, 0o700);
+  await Deno.writeTextFile(`${folder.path}/x`, "x");
+  await folder.remove();
+  await folder.remove();
+  equal(await exists(folder.path), false);
+  await folders.close();
+});
+
+Deno.test("TemporaryFolders leaves nothing when it is closed, and makes nothing then", async () => {
+  const folders = new TemporaryFolders();
+  const [first, second] = await Promise.all([folders.create(), folders.create()]);
+  await folders.close();
+  equal(await exists(first!.path), false);
+  equal(await exists(second!.path), false);
+  equal(await exists(first!.path.slice(0, first!.path.lastIndexOf("/"))), false);
+  await rejects(
+    folders.create(),
+    (error) => error instanceof ServerError && error.code === "UNAVAILABLE",
+  );
+});
