@@ -6,6 +6,7 @@ export const FLAG_GROUPS = [
   "HTTP",
   "gRPC",
   "Metrics",
+  "Tracing",
   "Backends",
   "Without effect here",
   "Of later features",
@@ -186,8 +187,8 @@ const REPOSITORY: readonly FlagSpec[] = [
     value: "none|explicit|poll",
     preset: "none",
     choices: ["none", "explicit", "poll"],
-    laterValues: { poll: "repository polling" },
-    help: "none: load all models at the start; explicit: only those of --load-model",
+    help: "none: load all models at the start; poll: and follow the repository; explicit: only " +
+      "those of --load-model",
   },
   {
     name: "load-model",
@@ -238,8 +239,14 @@ const REPOSITORY: readonly FlagSpec[] = [
     group: "Model repository",
     kind: "int",
     preset: "15",
-    noEffect: "only --model-control-mode=poll looks at it",
-    help: "Interval of repository polling",
+    help: "Interval of repository polling in poll mode",
+  },
+  {
+    name: "model-namespacing",
+    group: "Model repository",
+    kind: "bool",
+    preset: "false",
+    help: "Serve models of the same name in several repositories",
   },
   {
     name: "enable-peer-access",
@@ -523,6 +530,15 @@ const REST: readonly FlagSpec[] = [
     kind: "float",
     preset: "2000",
     help: "Interval at which CPU and memory are read",
+  },
+  {
+    name: "trace-config",
+    group: "Tracing",
+    kind: "text",
+    value: "[MODE,]KEY=VALUE",
+    repeated: true,
+    help: "mode, level, rate, count; triton,file and triton,log-frequency; opentelemetry,url, " +
+      "opentelemetry,resource and opentelemetry,bsp_…",
   },
   {
     name: "backend-config",

@@ -25,19 +25,17 @@ const WITHOUT_EFFECT: readonly Row[] = [
 ];
 
 const LATER: readonly Row[] = [
-  ["model-namespacing", "bool", "", "false", "model namespacing"],
-  ["trace-config", "text", "[MODE,]KEY=VALUE", "", "tracing"],
   ["allow-sagemaker", "bool", "", "false", "SageMaker endpoint"],
   ["allow-vertex-ai", "bool", "", "false", "Vertex AI endpoint"],
 ];
 
 const DEPRECATED: readonly Row[] = [
   ["strict-model-config", "bool", "--disable-auto-complete-config", "", ""],
-  ["trace-file", "text", "--trace-config=triton,file=…", "", "tracing"],
-  ["trace-level", "text", "--trace-config=level=…", "OFF", "tracing"],
-  ["trace-rate", "int", "--trace-config=rate=…", "1000", "tracing"],
-  ["trace-count", "int", "--trace-config=count=…", "-1", "tracing"],
-  ["trace-log-frequency", "int", "--trace-config=triton,log-frequency=…", "0", "tracing"],
+  ["trace-file", "text", "--trace-config=triton,file=…", "", ""],
+  ["trace-level", "text", "--trace-config=level=…", "OFF", ""],
+  ["trace-rate", "text", "--trace-config=rate=…", "1000", ""],
+  ["trace-count", "text", "--trace-config=count=…", "-1", ""],
+  ["trace-log-frequency", "text", "--trace-config=triton,log-frequency=…", "0", ""],
 ];
 
 function presetOf(preset: string): { preset?: string } {

@@ -65,8 +65,8 @@ Deno.test("parseFlags() refuses what is no flag or lacks its value", () => {
 });
 
 Deno.test("parseFlags() refuses flags of later features with their name", () => {
-  assert.match(fault("--model-control-mode=poll"), /does not have yet: repository polling$/);
-  assert.equal(fault("--allow-client-shm=false", "--trace-rate=1000"), "");
+  assert.match(fault("--allow-sagemaker=true"), /does not have yet: SageMaker endpoint$/);
+  assert.equal(fault("--allow-client-shm=false", "--allow-sagemaker=false"), "");
 });
 
 Deno.test("parseFlags() refuses values that are not among the choices", () => {

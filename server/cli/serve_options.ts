@@ -5,6 +5,7 @@ import {
   type ModelControlMode,
   type ServerOptions,
 } from "../core/options.ts";
+import type { TraceOptions } from "../core/options_trace.ts";
 import type { ParsedFlags } from "./flags.ts";
 import {
   parseBackendSetting,
@@ -15,6 +16,7 @@ import {
 } from "./flag_values.ts";
 import { type MetricsSettings, readMetricsSettings } from "./metrics_settings.ts";
 import { parseRestrictedApis, type RestrictedApi } from "./restricted_apis.ts";
+import { readTraceOptions } from "./trace_flags.ts";
 
 /** Where a service listens: an address with a port (0 = any free one), or `unix:/path`. */
 export interface Endpoint {
@@ -83,6 +85,7 @@ export interface ServeOptions {
   readonly grpc: GrpcServiceOptions | undefined;
   readonly metrics: MetricsServiceOptions | undefined;
   readonly log: LogOptions;
+  readonly trace: TraceOptions;
   /** `--client-shm-copy`. */
   readonly copySharedMemory: boolean;
 }
@@ -98,6 +101,7 @@ export function readServeOptions(flags: ParsedFlags): ServeOptions {
     grpc: flags.bool("allow-grpc") ? readGrpcOptions(flags) : undefined,
     metrics: flags.bool("allow-metrics") ? readMetricsOptions(flags) : undefined,
     log: readLogOptions(flags),
+    trace: readTraceOptions(flags),
     copySharedMemory: flags.bool("client-shm-copy"),
   };
   checkEndpoints(options);
@@ -125,6 +129,8 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
     id: flags.text("id"),
     modelRepositories: [...new Set(paths.map(repositoryPath))].sort(),
     modelControlMode: mode,
+    repositoryPollSecs: Math.max(1, flags.number("repository-poll-secs")),
+    modelNamespacing: flags.bool("model-namespacing"),
     loadModels: [...new Set(flags.list("load-model"))].sort(),
     exitOnError: flags.bool("exit-on-error"),
     strictReadiness: flags.bool("strict-readiness"),

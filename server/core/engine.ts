@@ -13,6 +13,7 @@ import type {
   InferOptions,
   ModelIndexEntry,
   ModelMetadata,
+  RequestTrace,
   ResponseReceiver,
   ServerMetadata,
   SharedMemoryKind,
@@ -20,14 +21,20 @@ import type {
 } from "./inference_api.ts";
 import { checkEnsembleModels } from "./ensemble/ensemble_loader.ts";
 import { type Log, moduleLog } from "./log.ts";
+import { createLogControl, type LogControl } from "./log_control.ts";
 import type { Model } from "./model.ts";
 import { checkControlMode, readOverride } from "./model_control.ts";
 import { loadHeld } from "./held_model.ts";
 import { ModelLifecycle } from "./model_lifecycle.ts";
-import { ModelRegistry, parseVersion } from "./model_registry.ts";
+import { ModelRegistry } from "./model_registry.ts";
+import type { WatchedRepository } from "./model_repositories.ts";
 import type { ModelRepository } from "./model_repository.ts";
 import { releaseResponse } from "./model_response.ts";
 import type { ServerOptions } from "./options.ts";
+import type { LogSettingChange, LogSettingValues } from "./options_frontend.ts";
+import type { ShownTraceSetting, TraceChange } from "./options_trace.ts";
+import { prepareUpdate } from "./instance_update.ts";
+import { RepositoryControl } from "./repository_control.ts";
 import { RateLimiter } from "./scheduler/rate_limiter.ts";
 import { createServerMetadata } from "./server_metadata.ts";
 import {
@@ -37,17 +44,22 @@ import {
 } from "./shared_memory.ts";
 import type { ResponseCache } from "./response_cache.ts";
 import { shutDown } from "./shutdown.ts";
-import { listStartedModels, startModelNames, type StartResult } from "./start.ts";
+import type { StartResult } from "./start.ts";
 import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
 import type { TemporaryFolders } from "./temporary_folders.ts";
 import { describeTensors } from "./tensor_rules.ts";
+import type { FieldLookup } from "./trace_context.ts";
+import type { Tracer } from "./tracer.ts";
 import { loadVersion } from "./version_loader.ts";
 
 /** What the engine is made of; tests pass fakes. */
 export interface EngineParts {
   readonly clock: Clock;
   readonly log: Log;
-  readonly repository: ModelRepository;
+  /** One that can be looked at again and again, for control mode POLL. */
+  readonly repository: ModelRepository | WatchedRepository;
+  /** Calls back when something in the repositories may have changed. */
+  readonly watch?: ((onChange: () => void) => Disposable) | undefined;
   readonly completeConfig: (source: ConfigSource, backend: Backend) => Promise<void>;
   readonly openBackend: OpenBackend;
   readonly backendNames: readonly string[];
@@ -62,6 +74,10 @@ export interface EngineParts {
   readonly regionOpener?: RegionOpener | undefined;
   /** What the repository keeps of models beside their folders; removed at the end. */
   readonly temporaryFolders?: TemporaryFolders | undefined;
+  /** Absent = nothing can be traced. */
+  readonly tracer?: Tracer | undefined;
+  /** The settings of `log`; absent = settings that change nothing. */
+  readonly logControl?: LogControl | undefined;
 }
 
 type ServerState = "INITIALIZING" | "READY" | "FAILED" | "EXITING";
@@ -71,23 +87,26 @@ export class Engine implements InferenceApi {
   readonly #options: ServerOptions;
   readonly #parts: EngineParts;
   readonly #log: Log;
-  readonly #registry = new ModelRegistry();
+  readonly #registry: ModelRegistry;
   readonly #backends: BackendTable;
   readonly #lifecycle: ModelLifecycle;
+  readonly #control: RepositoryControl;
   readonly #metadata: ServerMetadata;
   readonly #releases = new WeakMap<InferResponse, () => void>();
   readonly #memory: SharedMemoryTable;
+  readonly #logControl: LogControl;
   #state: ServerState = "INITIALIZING";
-  #directories: readonly string[] = [];
   #stopping: Promise<boolean> | undefined;
 
   constructor(options: ServerOptions, parts: EngineParts) {
     this.#options = options;
     this.#parts = parts;
     this.#log = moduleLog(parts.log, "engine.ts");
+    this.#registry = new ModelRegistry(options.modelNamespacing);
     this.#metadata = createServerMetadata(options.id);
     this.#backends = new BackendTable(parts.openBackend);
     this.#memory = createSharedMemoryTable(options, parts.regionOpener);
+    this.#logControl = parts.logControl ?? createLogControl();
     const { clock, repository } = parts;
     const loader = {
       ...parts,
@@ -102,11 +121,21 @@ export class Engine implements InferenceApi {
       registry: this.#registry,
       repository,
       loadVersion: (model, version) => loadHeld(model, () => loadVersion(model, version, loader)),
+      prepareUpdate: async (model, source) => {
+        const { preference } = (await this.#backends.open(source.config.backend))!;
+        return await prepareUpdate(model, source, preference);
+      },
       checkEnsemble: (model) => checkEnsembleModels(model, this.#registry),
       clock,
       log: moduleLog(parts.log, "model_lifecycle.ts"),
       threadCount: options.modelLoadThreadCount,
       retryCount: options.modelLoadRetryCount,
+    });
+    this.#control = new RepositoryControl({
+      ...parts,
+      options,
+      registry: this.#registry,
+      lifecycle: this.#lifecycle,
     });
   }
 
@@ -133,11 +162,15 @@ export class Engine implements InferenceApi {
     return this.#metadata;
   }
 
+  versionOfLabel(name: string, label: string): string | undefined {
+    return this.#registry.versionOfLabel(name, label);
+  }
+
   modelMetadata(name: string, version: string): ModelMetadata {
     const model = this.#registry.resolve(name, version);
     const { config, rules } = model;
     const versions = version === ""
-      ? this.#registry.get(name)!.ready().map(({ versionText }) => versionText)
+      ? this.#registry.find(name)!.ready().map(({ versionText }) => versionText)
       : [model.versionText];
     return {
       name,
@@ -162,12 +195,12 @@ export class Engine implements InferenceApi {
     if (name === "") {
       return this.#readyModels().map(({ statistics }) => statistics.toMessage());
     }
-    const ready = this.#registry.get(name)?.ready() ?? [];
+    const ready = this.#registry.find(name)?.ready() ?? [];
     if (version === "") {
       if (ready.length > 0) return ready.map(({ statistics }) => statistics.toMessage());
       throw new ServerError("INVALID_ARG", `requested model '${name}' is not available`);
     }
-    const number = parseVersion(version);
+    const number = this.#registry.parseVersion(name, version);
     if (ready.length === 0) {
       throw new ServerError("INVALID_ARG", `requested model '${name}' is not available`);
     }
@@ -179,18 +212,16 @@ export class Engine implements InferenceApi {
     );
   }
 
-  async repositoryIndex(readyOnly: boolean): Promise<ModelIndexEntry[]> {
-    // A repository that cannot be listed any more takes no model away: those known before are still shown.
-    await this.#listDirectories().catch(() => {});
-    return this.#registry.index(this.#directories, readyOnly);
+  repositoryIndex(readyOnly: boolean): Promise<ModelIndexEntry[]> {
+    return this.#control.index(readyOnly);
   }
 
   infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
     try {
       const model = this.#findModel(request);
       const bound = this.#memory.bind(request);
-      if (bound === undefined) return model.infer(request, options?.signal);
-      return bound.settle((own) => model.infer(own, options?.signal), this.#releases);
+      if (bound === undefined) return model.infer(request, options);
+      return bound.settle((own) => model.infer(own, options), this.#releases);
     } catch (error) {
       return Promise.reject(this.#refuse(request, error));
     }
@@ -204,9 +235,9 @@ export class Engine implements InferenceApi {
     try {
       const model = this.#findModel(request);
       const bound = this.#memory.bind(request);
-      if (bound === undefined) return model.inferStream(request, receive, options?.signal);
+      if (bound === undefined) return model.inferStream(request, receive, options);
       const receiver = bound.receive(receive, this.#releases);
-      return bound.hold((own) => model.inferStream(own, receiver, options?.signal));
+      return bound.hold((own) => model.inferStream(own, receiver, options));
     } catch (error) {
       return Promise.reject(this.#refuse(request, error));
     }
@@ -223,6 +254,41 @@ export class Engine implements InferenceApi {
     return refusal;
   }
 
+  traceTime(): number {
+    return this.#parts.tracer?.isActive ? this.#parts.clock.now() : 0;
+  }
+
+  startTrace(
+    { name, version }: { readonly name: string; readonly version: string },
+    fields: FieldLookup,
+  ): RequestTrace | undefined {
+    const { tracer } = this.#parts;
+    if (!tracer?.isActive) return undefined;
+    // Requests for what is not there are not traced (http.md §9.1).
+    return this.#hasReady(name, version) ? tracer.start(name, fields) : undefined;
+  }
+
+  traceSetting(model: string, change: TraceChange = {}): ShownTraceSetting {
+    const { tracer } = this.#parts;
+    if (tracer === undefined) throw new ServerError("UNSUPPORTED", "tracing is not available");
+    if (model !== "" && !this.#hasReady(model, "")) {
+      throw new ServerError("INVALID_ARG", `Request for unknown model : ${model}`);
+    }
+    return tracer.update(model, change);
+  }
+
+  #hasReady(name: string, version: string): boolean {
+    try {
+      return this.#registry.resolve(name, version) !== undefined;
+    } catch {
+      return false;
+    }
+  }
+
+  logSettings(change: LogSettingChange = {}): LogSettingValues {
+    return this.#logControl.update(change);
+  }
+
   releaseResponse(response: InferResponse): void {
     releaseResponse(this.#releases, response);
   }
@@ -234,14 +300,13 @@ export class Engine implements InferenceApi {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
     checkModelName(name);
-    await this.#lifecycle.load(name, { override: readOverride(name, parameters) });
-    await this.#listDirectories();
+    await this.#control.load(name, readOverride(name, parameters));
   }
 
   async unloadModel(name: string, options: { readonly unloadDependents: boolean }): Promise<void> {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
-    await this.#lifecycle.unload(name, options.unloadDependents);
+    await this.#control.unload(name, options.unloadDependents);
   }
 
   checkSharedMemoryAllowed(): void {
@@ -276,24 +341,20 @@ export class Engine implements InferenceApi {
 
   /** See `VersionStatistics.countBatchRetry`; a version that is being loaded or is gone is ignored. */
   countBatchRetry(name: string, version: number): void {
-    this.#registry.get(name)?.version(version)?.model?.statistics.countBatchRetry();
+    const [entry] = this.#registry.findAll(name);
+    entry?.version(version)?.model?.statistics.countBatchRetry();
   }
 
   /** Loads the models of the start; never rejects. */
   async start(): Promise<StartResult> {
     try {
-      await this.#listDirectories();
       if (this.#state === "EXITING") throw new ServerError("UNAVAILABLE", "Server exiting");
-      const names = startModelNames(this.#options, this.#directories);
-      const loads = await Promise.allSettled(
-        names.map((name) => this.#lifecycle.load(name, { isStart: true })),
-      );
+      const { models, isComplete } = await this.#control.start();
       if (this.#state === "INITIALIZING") this.#state = "READY";
-      const failed = loads.some(({ status }) => status === "rejected");
       return {
-        ok: !failed,
-        error: failed ? new ServerError("INTERNAL", "failed to load all models") : undefined,
-        models: listStartedModels(this.#registry, names, loads),
+        ok: isComplete,
+        error: isComplete ? undefined : new ServerError("INTERNAL", "failed to load all models"),
+        models,
       };
     } catch (error) {
       if (this.#state === "INITIALIZING") this.#state = "FAILED";
@@ -304,6 +365,7 @@ export class Engine implements InferenceApi {
   /** Refuses new requests, finishes those in flight, unloads everything; true when that was done in time. */
   stop(timeoutMs: number): Promise<boolean> {
     this.#state = "EXITING";
+    void this.#control.stop();
     this.#stopping ??= shutDown({
       registry: this.#registry,
       lifecycle: this.#lifecycle,
@@ -325,11 +387,6 @@ export class Engine implements InferenceApi {
 
   #readyModels(): Model[] {
     return this.#registry.entries().flatMap((entry) => entry.ready());
-  }
-
-  async #listDirectories(): Promise<void> {
-    this.#log.verbose(1, "Polling model repository");
-    this.#directories = await this.#parts.repository.list();
   }
 }
 

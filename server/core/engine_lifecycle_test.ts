@@ -119,12 +119,6 @@ Deno.test("Engine.start() in explicit mode loads the named models only", async (
   assert.equal(mixed.engine.isLive(), false);
 });
 
-Deno.test("Engine.start() refuses the poll mode by name", async () => {
-  const { error } = await new EngineFixture({}, { modelControlMode: "poll" }).start();
-  assert.equal(error?.code, "UNSUPPORTED");
-  assert.match(error!.message, /poll/);
-});
-
 Deno.test("Engine.repositoryIndex() shows a duplicate with its state", async () => {
   const readError = new ServerError("INVALID_ARG", DUPLICATE_MODEL_REASON);
   const fixture = new EngineFixture({ twice: { readError } });

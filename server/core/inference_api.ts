@@ -7,6 +7,8 @@ import type {
   InferResponse,
   TensorDescription,
 } from "../../proto/infer.ts";
+import type { LogSettingChange, LogSettingValues } from "./options_frontend.ts";
+import type { ShownTraceSetting, TraceChange } from "./options_trace.ts";
 
 /** `GET /v2` (http.md §4). */
 export interface ServerMetadata {
@@ -52,6 +54,16 @@ export type ModelState = "UNKNOWN" | "LOADING" | "READY" | "UNLOADING" | "UNAVAI
 export interface InferOptions {
   /** Aborted when the client has gone or its deadline passed: the request is removed wherever it is. */
   readonly signal?: CancelSignal;
+  /** The trace of the request, from `startTrace`; what the core does is noted there. */
+  readonly trace?: RequestTrace | undefined;
+}
+
+/** The trace of a request on its way through a frontend (observability.md §5.3). */
+export interface RequestTrace {
+  /** Notes a point of time, ms of `traceTime()`; absent = now. */
+  mark(activity: string, atMs?: number): void;
+  /** The frontend is done with the request; call it once. */
+  end(): void;
 }
 
 /** One message of a request that may have any number of responses. */
@@ -103,7 +115,7 @@ export type SharedMemoryRegion = SystemSharedMemoryRegion | CudaSharedMemoryRegi
 /**
  * The facade that every frontend and the embedding API use; plain data in and out, nothing to hold on to, so that a
  * frontend may live in another isolate. Every method throws ServerError with the texts of http.md and grpc.md.
- * `version` is the client's text: "" = latest ready, else decimal.
+ * `version` is the client's text: "" = latest ready, else decimal, or a label of the model.
  */
 export interface InferenceApi {
   isLive(): boolean;
@@ -113,6 +125,11 @@ export interface InferenceApi {
   /** Throws NOT_FOUND for an unknown model or version, UNAVAILABLE when the version is not READY. */
   isModelReady(name: string, version: string): boolean;
   serverMetadata(): ServerMetadata;
+  /**
+   * The version, decimal, that a label means; undefined for a model that has none. Other methods take labels as well.
+   * Throws NOT_FOUND for a label that a model with labels does not have.
+   */
+  versionOfLabel(name: string, label: string): string | undefined;
   modelMetadata(name: string, version: string): ModelMetadata;
   /** `decoupled` of the metadata, at the price of a look-up. */
   isDecoupled(name: string, version: string): boolean;
@@ -138,6 +155,25 @@ export interface InferenceApi {
     receive: ResponseReceiver,
     options?: InferOptions,
   ): Promise<void>;
+  /**
+   * Now, in ms, while anything may be traced; 0 while nothing is, so that frontends need not look at a clock then.
+   */
+  traceTime(): number;
+  /**
+   * Decides whether a request that just came is traced; undefined = it is not. `fields` are header fields or metadata,
+   * names in lower case, where a client's own trace may be told (`traceparent`).
+   */
+  startTrace(
+    model: { readonly name: string; readonly version: string },
+    fields: { get(name: string): string | null | undefined },
+  ): RequestTrace | undefined;
+  /**
+   * The trace setting of a model, with "" the global one, after a change if one is given. Throws INVALID_ARG for a
+   * model that is not ready and for a change that makes no sense (http.md §7); nothing has changed then.
+   */
+  traceSetting(model: string, change?: TraceChange): ShownTraceSetting;
+  /** The settings of the whole server's log, after a change if one is given. Throws INVALID_ARG. */
+  logSettings(change?: LogSettingChange): LogSettingValues;
   /** Tells that every byte of the response was used: its buffers may be reused. Optional, but do call it. */
   releaseResponse(response: InferResponse): void;
   /** Loads or reloads a model in EXPLICIT mode (management.md §5); parameters are `config` and `file:<path>`. */

@@ -4,14 +4,17 @@ import { completeModelConfig } from "./config_complete.ts";
 import { Engine } from "./engine.ts";
 import type { InferenceApi } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
-import { openModelRepository } from "./model_repository.ts";
+import type { LogControl } from "./log_control.ts";
+import { openModelRepositories } from "./model_repositories.ts";
 import type { ServerOptions } from "./options.ts";
 import type { RepositoryAgents } from "./repository_agent.ts";
+import { watchFolders } from "./repository_watch.ts";
 import { createResponseCache } from "./response_cache_config.ts";
 import type { RegionOpener } from "./shared_memory.ts";
 import type { StartResult } from "./start.ts";
 import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
 import { TemporaryFolders } from "./temporary_folders.ts";
+import type { Tracer } from "./tracer.ts";
 
 export type { StartedModel, StartResult } from "./start.ts";
 export type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
@@ -44,6 +47,10 @@ export interface InferenceServerParts {
   readonly repositoryAgents?: RepositoryAgents;
   /** `createRegionOpener` of backends/shared_memory.ts; absent = no shared memory. */
   readonly regionOpener?: RegionOpener;
+  /** Traces requests; whoever made it closes it when the last answer was sent. Absent = no tracing. */
+  readonly tracer?: Tracer;
+  /** The settings of `log`; absent = they cannot be changed. */
+  readonly logControl?: LogControl;
 }
 
 /**
@@ -58,7 +65,13 @@ export function createInferenceServer(
   return new Engine(options, {
     ...parts,
     temporaryFolders,
-    repository: openModelRepository(options, moduleLog(parts.log, "model_repository.ts"), {
+    watch: (onChange) =>
+      watchFolders(
+        options.modelRepositories,
+        moduleLog(parts.log, "repository_watch.ts"),
+        onChange,
+      ),
+    repository: openModelRepositories(options, moduleLog(parts.log, "model_repository.ts"), {
       temporaryFolders,
       agents: parts.repositoryAgents,
     }),

@@ -1,10 +1,11 @@
 import type { BackendModel, ExecuteResponse, ModelInstance } from "../../backends/backend.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
-import type { CancelSignal, InferRequest, InferResponse } from "../../proto/infer.ts";
+import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
 import type { OutputLabels } from "./config_labels.ts";
-import type { ResponseReceiver, StreamedResponse } from "./inference_api.ts";
+import type { InferOptions, ResponseReceiver, StreamedResponse } from "./inference_api.ts";
+import type { InstanceSet } from "./instance_set.ts";
 import type { Log } from "./log.ts";
 import type { ModelHold } from "./model_hold.ts";
 import { createResponse } from "./model_response.ts";
@@ -19,6 +20,7 @@ import {
 import { type Scheduler, type StopOptions, stoppedError } from "./scheduler/scheduler.ts";
 import type { VersionStatistics } from "./statistics.ts";
 import type { TensorRules } from "./tensor_rules.ts";
+import { type Trace, traceOf } from "./trace.ts";
 
 /** What a loaded version consists of. */
 export interface ModelParts {
@@ -29,6 +31,8 @@ export interface ModelParts {
   readonly statistics: VersionStatistics;
   readonly scheduler: Scheduler;
   readonly instances: readonly ModelInstance[];
+  /** Instances that may come and go; absent for ensembles. */
+  readonly instanceSet?: InstanceSet;
   /** Absent for ensembles, which have no backend. */
   readonly backendModel?: BackendModel;
   readonly clock: Clock;
@@ -39,6 +43,12 @@ export interface ModelParts {
   readonly rates?: Disposable;
 }
 
+/** Options of a request with any number of responses. */
+export interface StreamOptions extends InferOptions {
+  /** Of a request of an ensemble that holds the version: where its durations are added up. */
+  readonly compute?: ComputeSums | undefined;
+}
+
 /** One loaded version of a model. */
 export class Model implements AsyncDisposable {
   readonly version: number;
@@ -47,6 +57,7 @@ export class Model implements AsyncDisposable {
   readonly rules: TensorRules;
   readonly statistics: VersionStatistics;
   readonly labels: OutputLabels;
+  readonly instanceSet: InstanceSet | undefined;
   /** Keeps the folder it was loaded from, when that is none of the repository's. */
   source: ModelHold | undefined;
   readonly #parts: ModelParts;
@@ -64,6 +75,7 @@ export class Model implements AsyncDisposable {
     this.rules = parts.rules;
     this.statistics = parts.statistics;
     this.labels = parts.labels;
+    this.instanceSet = parts.instanceSet;
   }
 
   /** Requests taken and not answered yet. */
@@ -72,7 +84,7 @@ export class Model implements AsyncDisposable {
   }
 
   /** Checks and runs one request. @throws ServerError at once when it is refused. */
-  infer(request: InferRequest, signal: CancelSignal | undefined): Promise<InferResponse> {
+  infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
     if (this.config.modelTransactionPolicy?.decoupled) {
       throw new ServerError(
         "UNSUPPORTED",
@@ -80,8 +92,11 @@ export class Model implements AsyncDisposable {
       );
     }
     const checked = checkRequest(request, this.rules);
+    const signal = options?.signal;
+    const trace = traceOf(options?.trace);
     return new Promise((resolve, reject) => {
       const onDone = (_job: Job, response: ExecuteResponse | undefined) => {
+        if (trace !== undefined && !signal?.aborted) trace.responded();
         try {
           // Without `onResponse` a job never ends without a response.
           resolve(this.#respond(request, response!));
@@ -90,7 +105,7 @@ export class Model implements AsyncDisposable {
           reject(error);
         }
       };
-      this.#enqueue(request, checked, { signal, onDone });
+      this.#enqueue(request, checked, { signal, onDone, trace });
     });
   }
 
@@ -101,10 +116,11 @@ export class Model implements AsyncDisposable {
   inferStream(
     request: InferRequest,
     receive: ResponseReceiver,
-    signal: CancelSignal | undefined,
-    compute?: ComputeSums,
+    options?: StreamOptions,
   ): Promise<void> {
     const checked = checkRequest(request, this.rules);
+    const signal = options?.signal;
+    const trace = traceOf(options?.trace);
     return new Promise((resolve, reject) => {
       let hasResponse = false;
       const onResponse = (response: ExecuteResponse | undefined, isFinal: boolean) => {
@@ -115,6 +131,7 @@ export class Model implements AsyncDisposable {
         }
         if (response === undefined && !isFinal) return undefined;
         hasResponse = true;
+        if (trace !== undefined && response !== undefined) trace.responded();
         return receive(this.#toMessage(request, response, isFinal));
       };
       const onDone = (_job: Job, response: ExecuteResponse | undefined) => {
@@ -127,14 +144,15 @@ export class Model implements AsyncDisposable {
         if (response !== undefined) void onResponse(response, true);
         resolve();
       };
-      this.#enqueue(request, checked, { signal, onDone, onResponse, compute });
+      const compute = options?.compute;
+      this.#enqueue(request, checked, { signal, onDone, onResponse, compute, trace });
     });
   }
 
   #enqueue(
     request: InferRequest,
     checked: CheckedRequest,
-    calls: Pick<JobOptions, "signal" | "onDone" | "onResponse" | "compute">,
+    calls: Pick<JobOptions, "signal" | "onDone" | "onResponse" | "compute" | "trace">,
   ): void {
     const { scheduler, clock } = this.#parts;
     const job = new Job({
@@ -152,7 +170,20 @@ export class Model implements AsyncDisposable {
       ...calls,
     });
     if (this.#isClosed && calls.compute === undefined) throw stoppedError(job);
-    scheduler.enqueue(job);
+    if (job.trace !== undefined) this.#enqueueTraced(job, job.trace);
+    else scheduler.enqueue(job);
+  }
+
+  #enqueueTraced(job: Job, trace: Trace): void {
+    const { startMs, id: requestId } = job;
+    trace.begin({ name: this.config.name, version: this.versionText, requestId, startMs });
+    trace.tensors("TENSOR_QUEUE_INPUT", job.inputs);
+    try {
+      this.#parts.scheduler.enqueue(job);
+    } catch (refusal) {
+      trace.finish();
+      throw refusal;
+    }
   }
 
   #toMessage(
@@ -227,5 +258,6 @@ export class Model implements AsyncDisposable {
     if (this.#parts.rates !== undefined) disposables.use(this.#parts.rates);
     if (this.#parts.backendModel !== undefined) disposables.use(this.#parts.backendModel);
     for (const instance of this.#parts.instances) disposables.use(instance);
+    if (this.instanceSet !== undefined) disposables.use(this.instanceSet);
   }
 }

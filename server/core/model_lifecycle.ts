@@ -15,13 +15,15 @@ import type { ModelEntry, ModelRegistry } from "./model_registry.ts";
 import { type LoadOptions, ModelReader } from "./model_reader.ts";
 import type { ModelRepository, RepositoryModel } from "./model_repository.ts";
 import { OperationOrder } from "./operation_order.ts";
-import { loadError, VersionLifecycle } from "./version_lifecycle.ts";
+import { loadError, VersionLifecycle, type VersionLifecycleParts } from "./version_lifecycle.ts";
 
 /** What loading and unloading works with. */
 export interface ModelLifecycleParts {
   readonly registry: ModelRegistry;
   readonly repository: ModelRepository;
   readonly loadVersion: (model: RepositoryModel, version: number) => Promise<Model>;
+  /** See `VersionLifecycleParts.prepareUpdate`. */
+  readonly prepareUpdate?: VersionLifecycleParts["prepareUpdate"];
   /** Checks an ensemble against the models that are loaded now; other models pass. @throws ServerError */
   readonly checkEnsemble: (model: RepositoryModel) => void;
   readonly clock: Clock;
@@ -103,6 +105,14 @@ export class ModelLifecycle {
       return Promise.resolve({ names: this.#withDependents(names), run });
     });
     return Promise.race([started, ended]);
+  }
+
+  /** Ensembles that serve, or should, with a step of one of these models, in whichever repository. */
+  ensemblesAround(modelNames: ReadonlySet<string>): string[] {
+    const isAround = ({ config: { schedulingChoice } }: RepositoryModel) =>
+      schedulingChoice.case === "ensembleScheduling" &&
+      schedulingChoice.value.step.some(({ modelName }) => modelNames.has(modelName));
+    return this.#ensembles().filter(isAround).map(({ name }) => name);
   }
 
   /** Unloads every model and waits until nothing is left; what is asked for later is refused. */
@@ -194,21 +204,24 @@ export class ModelLifecycle {
     if (isUnchanged(entry, source) && !isAnyLoaded(source, loaded)) return;
     if (isEnsemble(source.config)) await this.#loadEnsemble(source, options, sources);
     else {
-      await this.#versions.load(source);
+      const isNew = await this.#versions.load(source);
       entry.ensemble = undefined;
+      // Ensembles hold what they are bound to: with other instances it is still the same.
+      if (!isNew) return;
     }
     loaded.add(name);
   }
 
   async #loadEnsemble(
     source: RepositoryModel,
-    { isStart }: LoadOptions,
+    options: LoadOptions,
     sources: ReadonlyMap<string, RepositoryModel>,
   ): Promise<void> {
     const { name } = source;
     const entry = this.#parts.registry.getOrCreate(name);
     // What should serve from the start comes when its models come.
-    if (isStart === true) entry.ensemble = source;
+    const remembers = this.#reader.remembers(name, options);
+    if (remembers) entry.ensemble = source;
     try {
       const circle = findCircle(name, (each) => sources.get(each)?.config);
       if (circle !== undefined) throw circleError(circle);
@@ -216,7 +229,7 @@ export class ModelLifecycle {
     } catch (reason) {
       const error = ServerError.from(reason);
       this.#parts.log.error(`failed to load '${name}': ${error.toReason()}`);
-      if (isStart === true) this.#reader.noteFailure(name, error);
+      if (remembers) this.#reader.noteFailure(name, error);
       throw new ServerError(error.code, `load failed for model '${name}': ${error.message}\n`, {
         cause: error,
       });

@@ -23,7 +23,10 @@ export interface ModelReaderParts {
 export interface LoadOptions {
   /** What came with the request. */
   readonly override?: ModelOverride | undefined;
+  /** What cannot be loaded is remembered as a model that should serve. */
   readonly isStart?: boolean;
+  /** The same, unless it serves as it was before. */
+  readonly isPoll?: boolean;
 }
 
 /** A directory that is a model, but of which the version policy leaves nothing: told like a version that failed. */
@@ -63,19 +66,27 @@ export class ModelReader {
     }
   }
 
-  async #read(name: string, { override, isStart }: LoadOptions): Promise<RepositoryModel> {
+  async #read(name: string, options: LoadOptions): Promise<RepositoryModel> {
     const { registry, repository, log } = this.#parts;
     try {
-      const source = await this.#parts.slots.run(() => repository.read(name, override));
+      const source = await this.#parts.slots.run(() => repository.read(name, options.override));
       registry.setReadFailure(name, undefined);
       return source;
     } catch (error) {
       const failure = ServerError.from(error);
       log.error(`Poll failed for model directory '${name}': ${failure.message}`);
       // A name without any directory is nobody's model, and what a request asks for is the client's matter.
-      if (isStart === true && failure.code !== "NOT_FOUND") this.noteFailure(name, failure);
+      if (failure.code !== "NOT_FOUND" && this.remembers(name, options)) {
+        this.noteFailure(name, failure);
+      }
       throw readError(name, failure);
     }
+  }
+
+  /** True when a model should serve, and does not. */
+  remembers(name: string, { isStart, isPoll }: LoadOptions): boolean {
+    if (isStart === true) return true;
+    return isPoll === true && this.#parts.registry.get(name)?.latest === undefined;
   }
 
   /** Notes why a model that should serve cannot. */

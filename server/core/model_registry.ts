@@ -1,7 +1,9 @@
 import { ServerError } from "../../proto/status.ts";
 import type { ModelIndexEntry, ModelState } from "./inference_api.ts";
 import type { Model } from "./model.ts";
+import { splitModelId } from "./model_id.ts";
 import type { RepositoryModel } from "./model_repository.ts";
+import { findLabel, isLabelText, type VersionLabels } from "./version_labels.ts";
 
 /** What is known of one version of a model. */
 export interface VersionEntry {
@@ -11,6 +13,8 @@ export interface VersionEntry {
   reason: string;
   /** The loaded version while the state is READY or UNLOADING. */
   model: Model | undefined;
+  /** What `model` was loaded from. */
+  source: RepositoryModel | undefined;
   /** How long its last load took, ms. */
   loadMs: number;
 }
@@ -24,7 +28,14 @@ export interface ReadFailure {
 
 /** What is known of one model. */
 export class ModelEntry {
+  /** What it is kept under: its name, with namespacing also its repository. */
   readonly name: string;
+  /** What clients call it. */
+  readonly modelName: string;
+  /** Names of its versions; undefined = it has none. */
+  labels: VersionLabels | undefined;
+  /** Its folder is gone: it is not listed any more. */
+  isVanished = false;
   /** What its READY versions were loaded from (`RepositoryModel.stamp`). */
   stamp: string | undefined;
   /** Loaded only because an ensemble needs it. */
@@ -35,6 +46,7 @@ export class ModelEntry {
 
   constructor(name: string) {
     this.name = name;
+    this.modelName = splitModelId(name).name;
   }
 
   /** Of an ensemble that serves, or should as soon as it can: what it is bound from, again and again. */
@@ -79,10 +91,18 @@ export class ModelEntry {
   set(version: number, change: Partial<Omit<VersionEntry, "version">>): VersionEntry {
     let entry = this.#versions.get(version);
     if (entry === undefined) {
-      entry = { version, state: "UNKNOWN", reason: "", model: undefined, loadMs: 0 };
+      entry = {
+        version,
+        state: "UNKNOWN",
+        reason: "",
+        model: undefined,
+        source: undefined,
+        loadMs: 0,
+      };
       this.#versions.set(version, entry);
     }
     Object.assign(entry, change);
+    if (change.state === "LOADING" || change.state === "READY") this.isVanished = false;
     this.#latest = this.ready().at(-1);
     return entry;
   }
@@ -92,6 +112,13 @@ export class ModelEntry {
 export class ModelRegistry {
   readonly #entries = new Map<string, ModelEntry>();
   readonly #readFailures = new Map<string, ReadFailure>();
+  readonly #vanished = new Set<string>();
+  readonly #hasNamespaces: boolean;
+
+  /** With namespacing, names stand for repository and name (`modelId`), and clients say the name alone. */
+  constructor(hasNamespaces = false) {
+    this.#hasNamespaces = hasNamespaces;
+  }
 
   get(name: string): ModelEntry | undefined {
     return this.#entries.get(name);
@@ -124,13 +151,15 @@ export class ModelRegistry {
    * @throws ServerError NOT_FOUND, UNAVAILABLE or, for a text that is no version, INVALID_ARG.
    */
   resolve(name: string, versionText: string): Model {
-    const entry = this.#entries.get(name);
+    const entry = this.find(name);
     if (versionText === "") {
       const latest = entry?.latest;
       if (latest !== undefined) return latest;
       throw unknownModel(name, entry === undefined ? "is not found" : "has no available versions");
     }
-    const version = parseVersionDigits(versionText);
+    const version = entry?.labels === undefined
+      ? parseVersionDigits(versionText)
+      : labelledVersion(entry, versionText);
     if (entry === undefined) throw unknownModel(name, "is not found");
     const known = entry.version(Number(version));
     if (known === undefined) throw unknownModel(name, `version ${version} is not found`);
@@ -140,13 +169,75 @@ export class ModelRegistry {
     return known.model;
   }
 
+  /**
+   * The model that clients mean by a name. With namespacing several may have it, but then only one may serve.
+   * @throws ServerError INVALID_ARG when it does not say which (management.md §10).
+   */
+  find(name: string): ModelEntry | undefined {
+    const entry = this.#entries.get(name);
+    if (entry !== undefined || !this.#hasNamespaces) return entry;
+    const known = [...this.#entries.values()].filter(({ modelName, isVanished }) =>
+      modelName === name && !isVanished
+    );
+    const serving = known.filter(({ latest }) => latest !== undefined);
+    if (serving.length > 1) {
+      throw new ServerError(
+        "INVALID_ARG",
+        `There are ${serving.length} identifiers of model '${name}' in global map, model namespace ` +
+          `must be provided to resolve ambiguity.`,
+      );
+    }
+    return serving[0] ?? known[0];
+  }
+
+  /** Everything kept under a name; more than one only with namespacing. */
+  findAll(name: string): ModelEntry[] {
+    const entry = this.#entries.get(name);
+    if (entry !== undefined || !this.#hasNamespaces) return entry === undefined ? [] : [entry];
+    return [...this.#entries.values()].filter(({ modelName }) => modelName === name);
+  }
+
+  /**
+   * The version that a text means which is no number: a label; undefined when the model has none at all.
+   * @throws ServerError NOT_FOUND for a label that a model with labels does not have.
+   */
+  versionOfLabel(name: string, label: string): string | undefined {
+    const entry = this.find(name);
+    return entry?.labels === undefined ? undefined : labelledVersion(entry, label);
+  }
+
+  /** The version that a text means, which may be a label. @throws ServerError INVALID_ARG when it is neither. */
+  parseVersion(name: string, text: string): number {
+    const entry = this.find(name);
+    return Number(
+      entry?.labels === undefined ? parseVersionDigits(text) : labelledVersion(entry, text),
+    );
+  }
+
+  /** Notes that the folder of a model is gone; of very many of those the oldest are forgotten. */
+  setVanished(name: string): void {
+    const entry = this.#entries.get(name);
+    if (entry === undefined) return;
+    entry.isVanished = true;
+    this.#vanished.delete(name);
+    this.#vanished.add(name);
+    for (const oldest of this.#vanished) {
+      if (this.#vanished.size <= VANISHED_MAX) break;
+      this.#vanished.delete(oldest);
+      const old = this.#entries.get(oldest);
+      if (old?.isVanished && old.loaded().length === 0) this.#entries.delete(oldest);
+    }
+  }
+
   /** True when no known model has a version that should be served and is not (management.md §6). */
   isEveryModelReady(): boolean {
     if (this.#readFailures.size > 0) return false;
     for (const entry of this.#entries.values()) {
       // An ensemble whose models did not fit never had a version; `readFailure` tells whether it should serve.
+      // What is added while the server serves takes nothing away from it (scenario D36).
       const isFine = entry.versions().every(({ state, reason }) =>
-        state === "READY" || (state === "UNAVAILABLE" && reason === "unloaded")
+        state === "READY" || state === "LOADING" ||
+        (state === "UNAVAILABLE" && reason === "unloaded")
       );
       if (!isFine) return false;
     }
@@ -155,16 +246,18 @@ export class ModelRegistry {
 
   /** The repository index (management.md §3.1), with every directory of the repositories. */
   index(directories: readonly string[], readyOnly: boolean): ModelIndexEntry[] {
+    const isListed = (entry: ModelEntry) => !entry.isVanished || entry.loaded().length > 0;
     const names = new Set([
       ...directories,
-      ...this.#entries.keys(),
+      ...[...this.#entries.values()].filter(isListed).map(({ name }) => name),
       ...this.#readFailures.keys(),
     ]);
     return [...names].sort().flatMap((name) => this.#indexOf(name, readyOnly));
   }
 
-  #indexOf(name: string, readyOnly: boolean): ModelIndexEntry[] {
-    const versions = this.#entries.get(name)?.versions() ?? [];
+  #indexOf(id: string, readyOnly: boolean): ModelIndexEntry[] {
+    const { name } = splitModelId(id);
+    const versions = this.#entries.get(id)?.versions() ?? [];
     const rows = versions
       .filter(({ state }) => !readyOnly || state === "READY")
       .map(({ version, state, reason }): ModelIndexEntry => ({
@@ -174,22 +267,34 @@ export class ModelRegistry {
         ...(reason === "" ? {} : { reason }),
       }));
     if (versions.length > 0 || readyOnly) return rows;
-    const failure = this.#readFailures.get(name);
+    const failure = this.#readFailures.get(id);
     if (failure === undefined) return [{ name }];
     const { reason, isDuplicate } = failure;
     return isDuplicate ? [{ name, state: "UNAVAILABLE", reason }] : [{ name, reason }];
   }
 }
 
+/** Models whose folders are gone that are still known by name. */
+const VANISHED_MAX = 1000;
+
+/** What a text means for a model with labels: digits of a version. */
+function labelledVersion(entry: ModelEntry, text: string): string {
+  if (!isLabelText(text)) return parseVersionDigits(text);
+  const version = findLabel(entry.labels!, text);
+  if (version !== "latest" && version !== undefined) return String(version);
+  const name = entry.modelName;
+  if (version === undefined) {
+    const labels = [...entry.labels!.keys(), "latest"].join(", ");
+    throw unknownModel(name, `has no version label '${text}', its labels are ${labels}`);
+  }
+  if (entry.latest === undefined) throw unknownModel(name, "has no available versions");
+  return entry.latest.versionText;
+}
+
 const MAX_INT64 = 2n ** 63n - 1n;
 const MAX_INT64_DIGITS = 19;
 
-/** Reads a version as the reference does: a decimal integer in the range of int64, not negative. */
-export function parseVersion(text: string): number {
-  return Number(parseVersionDigits(text));
-}
-
-/** The same as digits without leading zeros: large numbers are exact only so. */
+/** Digits of a version without leading zeros, read as the reference does: an integer in the range of int64, not negative. */
 function parseVersionDigits(text: string): string {
   // One way to match only: clients choose the text, and its length.
   const match = /^\s*([+-]?)(\d+)$/.exec(text);

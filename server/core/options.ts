@@ -10,6 +10,10 @@ export interface ServerOptions {
   /** `--model-repository`, absolute paths, sorted, without repetition. */
   readonly modelRepositories: readonly string[];
   readonly modelControlMode: ModelControlMode;
+  /** `--repository-poll-secs`, POLL mode only. */
+  readonly repositoryPollSecs: number;
+  /** `--model-namespacing`: models of one name in several repositories. */
+  readonly modelNamespacing: boolean;
   /** `--load-model`, EXPLICIT mode only; `["*"]` = all. */
   readonly loadModels: readonly string[];
   readonly exitOnError: boolean;
@@ -44,6 +48,8 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   id: "triton",
   modelRepositories: [],
   modelControlMode: "none",
+  repositoryPollSecs: 15,
+  modelNamespacing: false,
   loadModels: [],
   exitOnError: true,
   strictReadiness: true,

@@ -28,17 +28,14 @@ export interface StartResult {
 
 /**
  * Names of the models to load at the start (management.md §1).
- * @throws ServerError for a control mode that is not there, or a wildcard among other names.
+ * @throws ServerError for a wildcard among other names.
  */
 export function startModelNames(
   options: ServerOptions,
   directories: readonly string[],
 ): readonly string[] {
   const { modelControlMode, loadModels } = options;
-  if (modelControlMode === "poll") {
-    throw new ServerError("UNSUPPORTED", "--model-control-mode=poll is not supported yet");
-  }
-  if (modelControlMode === "none") return directories;
+  if (modelControlMode !== "explicit") return directories;
   if (!loadModels.includes("*")) return [...new Set(loadModels)];
   if (loadModels.length === 1) return directories;
   throw new ServerError(

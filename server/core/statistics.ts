@@ -47,6 +47,8 @@ export interface StatisticsOptions {
 /** Plain copy of what was counted for one model version, taken in one step. Durations are whole microseconds. */
 export interface VersionSnapshot {
   readonly model: string;
+  /** Path of the repository; absent without namespacing. */
+  readonly namespace?: string;
   readonly version: number;
   readonly tags: Readonly<Record<string, string>>;
   readonly received: number;
@@ -82,6 +84,8 @@ interface BatchCount {
 /** What identifies a version, and how much is counted. */
 export interface VersionStatisticsOptions {
   readonly model: string;
+  /** Path of the repository; "" or absent without namespacing. */
+  readonly namespace?: string;
   readonly version: number;
   readonly tags: Readonly<Record<string, string>>;
   readonly clock: Clock;
@@ -305,10 +309,11 @@ export class VersionStatistics implements JobObserver, CacheObserver {
 
   /** Everything counted, for the metrics. */
   snapshot(): VersionSnapshot {
-    const { model, version, tags, clock } = this.#options;
+    const { model, namespace, version, tags, clock } = this.#options;
     const summaries = this.#summaries;
     return {
       model,
+      ...(namespace === undefined || namespace === "" ? {} : { namespace }),
       version,
       tags,
       received: this.#received,

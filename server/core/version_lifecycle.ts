@@ -1,5 +1,7 @@
 import { ServerError } from "../../proto/status.ts";
 import type { Clock } from "./clock.ts";
+import type { InstanceUpdate } from "./instance_set.ts";
+import { mayStay } from "./instance_update.ts";
 import type { LoadSlots } from "./load_slots.ts";
 import type { Log } from "./log.ts";
 import type { Model } from "./model.ts";
@@ -10,6 +12,10 @@ import type { RepositoryModel } from "./model_repository.ts";
 export interface VersionLifecycleParts {
   readonly registry: ModelRegistry;
   readonly loadVersion: (model: RepositoryModel, version: number) => Promise<Model>;
+  /** Prepares other instances for a version that stays (`prepareUpdate`); absent = every load loads anew. */
+  readonly prepareUpdate?:
+    | ((model: Model, source: RepositoryModel) => Promise<InstanceUpdate>)
+    | undefined;
   readonly clock: Clock;
   readonly log: Log;
   /** Versions loaded at the same time. */
@@ -23,7 +29,10 @@ const UNLOADED = "unloaded";
 
 interface VersionResult {
   readonly version: number;
+  /** Undefined when it failed. */
   readonly model: Model | undefined;
+  /** Set for a version that stays. */
+  readonly update?: InstanceUpdate;
   readonly reason: string;
   readonly loadMs: number;
 }
@@ -39,10 +48,11 @@ export class VersionLifecycle {
   }
 
   /**
-   * Loads all versions of a model; what served before goes on until all new ones are ready.
+   * Loads all versions of a model; what served before goes on until all new ones are ready. Versions of which only the
+   * instances change stay (management.md §7). False when all that serves served before.
    * @throws ServerError that says why which version could not be loaded.
    */
-  async load(source: RepositoryModel): Promise<void> {
+  async load(source: RepositoryModel): Promise<boolean> {
     const { name } = source;
     const entry = this.#parts.registry.getOrCreate(name);
     entry.stamp = undefined;
@@ -58,13 +68,15 @@ export class VersionLifecycle {
       await this.#giveUp(entry, results);
       throw loadError(name, results.filter(({ model }) => model === undefined));
     }
-    this.#serve(entry, results);
+    const isNew = this.#serve(entry, results, source);
     entry.stamp = source.stamp;
+    entry.labels = source.versionLabels;
     const versions = source.versions.join(", ");
     const durationMs = Math.round(this.#parts.clock.now() - startMs);
     this.#parts.log.info(
       `successfully loaded '${name}' in ${durationMs} ms (version ${versions})`,
     );
+    return isNew;
   }
 
   /** Takes every version of a model out of service, at once; settles when all have finished their requests. */
@@ -87,9 +99,11 @@ export class VersionLifecycle {
   async #loadOne(source: RepositoryModel, version: number): Promise<VersionResult> {
     const { clock, log, retryCount } = this.#parts;
     const startMs = clock.now();
-    log.info(`loading: ${source.name}:${version}`);
+    const staying = this.#findStaying(source, version);
+    if (staying === undefined) log.info(`loading: ${source.name}:${version}`);
     for (let attempt = 0;; attempt++) {
       try {
+        if (staying !== undefined) return await this.#prepare(source, version, staying);
         const model = await this.#parts.loadVersion(source, version);
         const loadMs = clock.now() - startMs;
         model.statistics.loaded(loadMs);
@@ -104,26 +118,65 @@ export class VersionLifecycle {
     }
   }
 
-  /** All versions are ready: they serve from now on, and only they. */
-  #serve(entry: ModelEntry, results: readonly VersionResult[]): void {
+  /** The loaded version, when it need not be loaded anew. */
+  #findStaying(
+    source: RepositoryModel,
+    version: number,
+  ): { readonly model: Model; readonly loadMs: number } | undefined {
+    if (this.#parts.prepareUpdate === undefined) return undefined;
+    const known = this.#parts.registry.get(source.name)?.version(version);
+    if (known?.state !== "READY") return undefined;
+    const { model, source: before, loadMs } = known;
+    if (model === undefined || before === undefined) return undefined;
+    return mayStay({ model, source: before }, source) ? { model, loadMs } : undefined;
+  }
+
+  async #prepare(
+    source: RepositoryModel,
+    version: number,
+    { model, loadMs }: { readonly model: Model; readonly loadMs: number },
+  ): Promise<VersionResult> {
+    const update = await this.#parts.prepareUpdate!(model, source);
+    const { addedCount, removedCount } = update;
+    this.#parts.log.info(
+      `updating: ${source.name}:${version} (instances added: ${addedCount}, removed: ${removedCount})`,
+    );
+    return { version, model, update, reason: "", loadMs };
+  }
+
+  /** All versions are ready: they serve from now on, and only they. False when all of them did before. */
+  #serve(
+    entry: ModelEntry,
+    results: readonly VersionResult[],
+    source: RepositoryModel,
+  ): boolean {
     const chosen = new Set(results.map(({ version }) => version));
-    for (const { version, model, loadMs } of results) {
+    let isNew = false;
+    for (const { version, model, loadMs, update } of results) {
+      if (update !== undefined) {
+        update.commit();
+        entry.set(version, { source });
+        continue;
+      }
+      isNew = true;
       const before = entry.version(version);
       // In any other state than READY, what is still loaded is being retired already.
       const replaced = before?.state === "READY" ? before.model : undefined;
-      entry.set(version, { state: "READY", reason: "", model, loadMs });
+      entry.set(version, { state: "READY", reason: "", model, source, loadMs });
       if (replaced !== undefined) this.#drain(replaced, () => {});
     }
     for (const { version, state } of entry.versions()) {
-      if (chosen.has(version)) continue;
-      if (state === "READY") this.#retire(entry, version);
+      if (chosen.has(version) || state !== "READY") continue;
+      isNew = true;
+      this.#retire(entry, version);
     }
+    return isNew;
   }
 
   /** Some version failed: no new one serves, those that served before go on. */
   async #giveUp(entry: ModelEntry, results: readonly VersionResult[]): Promise<void> {
     this.#parts.log.error(`failed to load '${entry.name}'`);
-    for (const { version, model, reason, loadMs } of results) {
+    for (const { version, model, update, reason, loadMs } of results) {
       if (entry.version(version)?.state !== "READY") {
         entry.set(version, {
           state: "UNAVAILABLE",
@@ -131,7 +184,8 @@ export class VersionLifecycle {
           loadMs,
         });
       }
-      if (model !== undefined) await this.#dispose(model);
+      if (update !== undefined) await update[Symbol.asyncDispose]();
+      else if (model !== undefined) await this.#dispose(model);
     }
   }
 
@@ -146,6 +200,7 @@ export class VersionLifecycle {
       if (now.model !== model) return;
       entry.set(version, {
         model: undefined,
+        source: undefined,
         ...(now.state === "UNLOADING" ? { state: "UNAVAILABLE", reason } : {}),
       });
     });

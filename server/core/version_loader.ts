@@ -18,6 +18,7 @@ import { planInstances } from "./instance_plan.ts";
 import { InstanceSet } from "./instance_set.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { Model } from "./model.ts";
+import { splitModelId } from "./model_id.ts";
 import type { ModelRegistry } from "./model_registry.ts";
 import type { RepositoryModel } from "./model_repository.ts";
 import type { ResponseCache } from "./response_cache.ts";
@@ -81,7 +82,10 @@ export async function loadVersion(
   const partition = config.responseCache?.enable
     ? parts.responseCache?.createPartition()
     : undefined;
-  const statistics = createStatistics(source, parts, partition !== undefined);
+  const statistics = createStatistics(source, parts, {
+    cached: partition !== undefined,
+    namespace: splitModelId(model.name).namespace,
+  });
   const { clock, delaySchedulerCount } = parts;
   const warmupLog = moduleLog(parts.log, "warmup.ts");
   const create = async (placement: InstancePlacement): Promise<ModelInstance> => {
@@ -145,7 +149,7 @@ function addCache(
 
 function createSource(model: RepositoryModel, version: number): ConfigSource {
   return {
-    name: model.name,
+    name: splitModelId(model.name).name,
     version,
     modelDirectory: model.directory,
     versionDirectory: `${model.directory}/${version}`,
@@ -158,10 +162,11 @@ function createSource(model: RepositoryModel, version: number): ConfigSource {
 function createStatistics(
   { name, version, config }: ConfigSource,
   { clock, statistics }: VersionLoaderParts,
-  cached: boolean,
+  { cached, namespace }: { readonly cached: boolean; readonly namespace: string },
 ): VersionStatistics {
   return new VersionStatistics({
     model: name,
+    namespace,
     version,
     tags: config.metricTags,
     clock,

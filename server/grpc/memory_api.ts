@@ -7,10 +7,17 @@ import type {
   InferenceApi,
   InferOptions,
   ModelMetadata,
+  RequestTrace,
   ResponseReceiver,
   SharedMemoryKind,
   SharedMemoryRegion,
 } from "../core/inference_api.ts";
+import {
+  DEFAULT_LOG_SETTING_VALUES,
+  type LogSettingChange,
+  type LogSettingValues,
+} from "../core/options_frontend.ts";
+import type { ShownTraceSetting, TraceChange } from "../core/options_trace.ts";
 
 /** A request that waits for the test to settle it. */
 export interface HeldRequest {
@@ -57,6 +64,10 @@ export class MemoryApi implements InferenceApi {
   /** Responses that were handed out and not given back. */
   openResponses = 0;
   decoupled = false;
+  readonly traceChanges: [string, TraceChange][] = [];
+  /** The trace of every request. */
+  trace: RequestTrace | undefined;
+  log: LogSettingValues = DEFAULT_LOG_SETTING_VALUES;
   readonly regions: SharedMemoryRegion[] = [];
   readonly rawHandles: Uint8Array[] = [];
   readonly unregistered: [SharedMemoryKind, string][] = [];
@@ -68,6 +79,10 @@ export class MemoryApi implements InferenceApi {
   #check(name: string): void {
     if (name === "echo") return;
     throw new ServerError("NOT_FOUND", `Request for unknown model: '${name}' is not found`);
+  }
+
+  versionOfLabel(): string | undefined {
+    return undefined;
   }
 
   isModelReady(name: string, _version: string): boolean {
@@ -137,6 +152,21 @@ export class MemoryApi implements InferenceApi {
       });
     }
     await receive({ response: await this.infer(request, options), isFinal: true });
+  }
+
+  traceTime = () => 0;
+  startTrace = () => this.trace;
+
+  traceSetting(model: string, change?: TraceChange): ShownTraceSetting {
+    if (model !== "" && model !== "echo") {
+      throw new ServerError("INVALID_ARG", `Request for unknown model : ${model}`);
+    }
+    if (change !== undefined) this.traceChanges.push([model, change]);
+    return [["trace_level", ["OFF"]], ["trace_rate", ["1000"]]];
+  }
+
+  logSettings(change: LogSettingChange = {}): LogSettingValues {
+    return this.log = { ...this.log, ...change };
   }
 
   releaseResponse(_response: InferResponse): void {

@@ -14,7 +14,7 @@ export interface HttpContext {
 /** The variable parts of a matched path, decoded; "" = not there. */
 export interface PathParts {
   readonly model: string;
-  /** Digits as given. */
+  /** Digits or a label as given; for the functions that are called always digits. */
   readonly version: string;
   readonly region: string;
   readonly repository: string;

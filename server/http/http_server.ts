@@ -24,12 +24,15 @@ export function createHttpHandler(api: InferenceApi, options: HttpOptions): Http
       const call = findCall(routes.get(head.target), head, options);
       return typeof call === "function" ? undefined : call;
     },
+    arrivalTime: () => api.traceTime(),
     handle(request) {
       const route = routes.get(request.target);
       const call = findCall(route, request, options);
       if (typeof call !== "function") return call;
       try {
-        const answer = call(context, request, resolveVersion(route!.path));
+        const path = resolveVersion(route!.path, api);
+        if (path === undefined) return statusResponse(404, "Not Found");
+        const answer = call(context, request, path);
         return answer instanceof Promise ? answer.catch(errorResponseOf) : answer;
       } catch (reason) {
         return errorResponse(reason);
@@ -68,8 +71,13 @@ function allowedMethods({ GET, POST }: Endpoint): string {
   return POST === undefined ? "GET" : "GET, POST";
 }
 
-function resolveVersion(path: PathParts): PathParts {
-  return path.version === "" ? path : { ...path, version: parseModelVersion(path.version) };
+/** The path with a version of digits; undefined for a label of a model that has none: there is no such path. */
+function resolveVersion(path: PathParts, api: InferenceApi): PathParts | undefined {
+  const { model, version } = path;
+  if (version === "") return path;
+  if (/^[0-9]/.test(version)) return { ...path, version: parseModelVersion(version) };
+  const labelled = api.versionOfLabel(model, version);
+  return labelled === undefined ? undefined : { ...path, version: labelled };
 }
 
 /** Routes by target: clients ask for the same few again and again. */

@@ -5,10 +5,17 @@ import type {
   InferenceApi,
   InferOptions,
   ModelMetadata,
+  RequestTrace,
   ResponseReceiver,
   SharedMemoryKind,
   SharedMemoryRegion,
 } from "../core/inference_api.ts";
+import {
+  DEFAULT_LOG_SETTING_VALUES,
+  type LogSettingChange,
+  type LogSettingValues,
+} from "../core/options_frontend.ts";
+import type { ShownTraceSetting, TraceChange } from "../core/options_trace.ts";
 import type { Headers, HttpRequest, HttpResponse } from "../transport/transport.ts";
 
 /** A facade for tests: identity models in memory. */
@@ -21,6 +28,10 @@ export class InMemoryFacade implements InferenceApi {
   readonly requests: InferRequest[] = [];
   readonly released: InferResponse[] = [];
   readonly loaded: [string, Readonly<Record<string, string | Uint8Array>>][] = [];
+  readonly traceChanges: [string, TraceChange][] = [];
+  /** The trace of every request. */
+  trace: RequestTrace | undefined;
+  log: LogSettingValues = DEFAULT_LOG_SETTING_VALUES;
   onInfer: ((request: InferRequest, options?: InferOptions) => Promise<InferResponse>) | undefined;
 
   onStream: InferenceApi["inferStream"] | undefined;
@@ -36,6 +47,10 @@ export class InMemoryFacade implements InferenceApi {
   isExiting(): boolean {
     return this.exiting;
   }
+  versionOfLabel(_name: string, label: string): string | undefined {
+    return label === "stable" ? "1" : undefined;
+  }
+
   isModelReady(name: string, version: string): boolean {
     this.modelMetadata(name, version);
     return true;
@@ -89,6 +104,20 @@ export class InMemoryFacade implements InferenceApi {
   ): Promise<void> {
     if (this.onStream !== undefined) return this.onStream(request, receive, options);
     await receive({ response: await this.infer(request), isFinal: true });
+  }
+  traceTime(): number {
+    return 0;
+  }
+  startTrace() {
+    return this.trace;
+  }
+  traceSetting(model: string, change?: TraceChange): ShownTraceSetting {
+    if (model !== "") this.modelMetadata(model, "");
+    if (change !== undefined) this.traceChanges.push([model, change]);
+    return [["trace_level", ["OFF"]], ["trace_rate", ["1000"]]];
+  }
+  logSettings(change: LogSettingChange = {}): LogSettingValues {
+    return this.log = { ...this.log, ...change };
   }
   releaseResponse(response: InferResponse): void {
     this.released.push(response);
@@ -161,6 +190,7 @@ export function memoryRequest(
     httpVersion: "1.1",
     body: typeof body === "string" ? new TextEncoder().encode(body) : body,
     signal: new AbortController().signal,
+    arrivedMs: 0,
   };
 }
 

@@ -32,6 +32,9 @@ export interface Route {
   readonly path: PathParts;
 }
 
+/** A number, or what may be a label of a version. */
+const VERSION = /^(?:[0-9]+|[A-Za-z][A-Za-z0-9_.-]*)$/;
+
 const NO_PARTS: PathParts = { model: "", version: "", region: "", repository: "" };
 
 const SERVER_METADATA: Endpoint = { category: "metadata", GET: getServerMetadata };
@@ -143,7 +146,7 @@ function matchModel(segments: readonly string[]): Route | undefined {
   let version = "";
   if (rest[0] === "versions" && rest.length >= 2) {
     version = rest[1]!;
-    if (!/^[0-9]+$/.test(version)) return undefined;
+    if (!VERSION.test(version)) return undefined;
     rest.splice(0, 2);
   }
   if (rest.length > 1 || rest[0] === "") return undefined;

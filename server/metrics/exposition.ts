@@ -67,8 +67,9 @@ function optionalFamilies(
   ];
 }
 
-function versionLabels({ model, version, tags }: VersionSnapshot): Labels {
+function versionLabels({ model, namespace, version, tags }: VersionSnapshot): Labels {
   const labels: Record<string, string> = { model, version: String(version) };
+  if (namespace !== undefined) labels["namespace"] = namespace;
   for (const [key, value] of Object.entries(tags)) labels[labelName(key)] = value;
   return labels;
 }

@@ -1,10 +1,27 @@
 import type { ModelConfig } from "../../../proto/gen/model_config_pb.ts";
 import { isEnsemble } from "../../../proto/model_config_normalize.ts";
+import { modelId } from "../model_id.ts";
 
-/** Names of the models in the steps of an ensemble, each once, in the order of the steps; none for other models. */
+/**
+ * What the models in the steps of an ensemble are kept under (`modelId`), each once, in the order of the steps; nothing
+ * for other models.
+ */
 export function composingModels({ schedulingChoice }: ModelConfig): string[] {
   if (schedulingChoice.case !== "ensembleScheduling") return [];
-  return [...new Set(schedulingChoice.value.step.map(({ modelName }) => modelName))];
+  return [...new Set(schedulingChoice.value.step.map(stepModelId))];
+}
+
+/** What the model of a step is kept under; with namespacing the repository says in which namespace that is. */
+export function stepModelId(
+  step: { readonly modelName: string; readonly modelNamespace: string },
+): string {
+  const namespace = isNamespace(step.modelNamespace) ? step.modelNamespace : "";
+  return modelId({ namespace, name: step.modelName });
+}
+
+/** True for the path of a repository: other texts of users' configurations mean nothing. */
+export function isNamespace(text: string): boolean {
+  return text.startsWith("/");
 }
 
 /** A model whose composing models are known by name. */

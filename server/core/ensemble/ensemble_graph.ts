@@ -1,4 +1,5 @@
 import type { ModelConfig } from "../../../proto/gen/model_config_pb.ts";
+import { stepModelId } from "./composing_models.ts";
 
 /** What one input or output of a step's model is called in the ensemble. */
 export interface TensorMapping {
@@ -12,6 +13,8 @@ export interface TensorMapping {
 export interface EnsembleStep {
   readonly index: number;
   readonly modelName: string;
+  /** What the model is kept under. */
+  readonly modelId: string;
   /** -1 or, unless the model has a version 0, 0 = the latest. */
   readonly modelVersion: bigint;
   readonly inputs: readonly TensorMapping[];
@@ -40,6 +43,7 @@ export function createEnsembleGraph({ schedulingChoice }: ModelConfig): Ensemble
   const steps = schedulingChoice.value.step.map((step, index): EnsembleStep => ({
     index,
     modelName: step.modelName,
+    modelId: stepModelId(step),
     modelVersion: step.modelVersion,
     inputs: mappings(step.inputMap),
     outputs: mappings(step.outputMap),

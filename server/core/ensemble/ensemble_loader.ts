@@ -16,6 +16,7 @@ import type { Clock } from "../clock.ts";
 import { type OutputLabels, readLabels } from "../config_labels.ts";
 import { type Log, moduleLog } from "../log.ts";
 import { Model } from "../model.ts";
+import { splitModelId } from "../model_id.ts";
 import type { ModelRegistry } from "../model_registry.ts";
 import type { RepositoryModel } from "../model_repository.ts";
 import { releaseResponse } from "../model_response.ts";
@@ -31,6 +32,7 @@ import {
   type ComposingModel,
   isDecoupledComposition,
 } from "./composition_check.ts";
+import { isNamespace } from "./composing_models.ts";
 import { createEnsembleGraph, type EnsembleGraph, type EnsembleStep } from "./ensemble_graph.ts";
 import type { EnsembleOutputs } from "./ensemble_response.ts";
 import { EnsembleScheduler } from "./ensemble_scheduler.ts";
@@ -58,7 +60,7 @@ export function checkEnsembleModels(model: RepositoryModel, registry: ModelRegis
     ...checkModelIo(config),
     ...checkComposition(config, {
       find: (step) => findComposingModel(step, registry),
-      modelNames: registry.entries().map(({ name }) => name),
+      modelNames: registry.entries().map(({ modelName }) => modelName),
     }),
   ];
   if (issues.length > 0) throw configError(issues, positions);
@@ -74,7 +76,7 @@ export async function loadEnsemble(
   parts: EnsembleLoaderParts,
 ): Promise<Model> {
   const config = clone(ModelConfigSchema, source.config);
-  const own = await readLabels(config, { name: source.name, modelDirectory: source.directory });
+  const own = await readLabels(config, { name: config.name, modelDirectory: source.directory });
   if (own.issues.length > 0) throw configError(own.issues, source.positions);
   // From here on nothing waits: what was checked is what is bound.
   checkEnsembleModels(source, parts.registry);
@@ -83,7 +85,8 @@ export async function loadEnsemble(
   completeConfig(config, models);
   checkResponseCache(config, source.positions);
   const statistics = new VersionStatistics({
-    model: source.name,
+    model: config.name,
+    namespace: splitModelId(source.name).namespace,
     version,
     tags: config.metricTags,
     clock: parts.clock,
@@ -108,10 +111,10 @@ export async function loadEnsemble(
 
 /** The version that a step means, if it serves; no version, or 0 where there is none, is the latest. */
 function findModel(
-  { modelName, modelVersion }: EnsembleStep,
+  { modelId, modelVersion }: EnsembleStep,
   registry: ModelRegistry,
 ): Model | undefined {
-  const entry = registry.get(modelName);
+  const entry = registry.get(modelId);
   if (modelVersion < 0n) return entry?.latest;
   const known = entry?.version(Number(modelVersion));
   if (known?.state === "READY" && known.model !== undefined) return known.model;
@@ -121,12 +124,12 @@ function findModel(
 function findComposingModel(step: EnsembleStep, registry: ModelRegistry): ComposingModel {
   const model = findModel(step, registry);
   if (model !== undefined) return { config: model.config };
-  const entry = registry.get(step.modelName);
+  const entry = registry.get(step.modelId);
   if (entry?.latest !== undefined) {
     return { reason: `whose required version ${step.modelVersion} is not loaded.` };
   }
   const versions = entry?.versions() ?? [];
-  const failure = registry.readFailure(step.modelName)?.reason;
+  const failure = registry.readFailure(step.modelId)?.reason;
   if (versions.length === 0 && failure === undefined) return { isUnknown: true };
   const states = versions.map(({ version, state, reason }) =>
     `version ${version} is at ${state} state: ${reason};`
@@ -143,7 +146,9 @@ function completeConfig(config: ModelConfig, models: readonly Model[]): void {
   config.modelTransactionPolicy = create(ModelTransactionPolicySchema, { decoupled });
   const { schedulingChoice } = config;
   if (schedulingChoice.case !== "ensembleScheduling") return;
-  for (const step of schedulingChoice.value.step) step.modelNamespace = "";
+  for (const step of schedulingChoice.value.step) {
+    if (!isNamespace(step.modelNamespace)) step.modelNamespace = "";
+  }
 }
 
 /** What a configuration says about decoupled responses itself was checked before: here it comes from the steps. */
@@ -222,8 +227,7 @@ function stepModel(model: Model, { releases }: EnsembleLoaderParts): StepModel {
   return {
     config: model.config,
     versionText: model.versionText,
-    inferStream: (request, receive, { signal, compute }) =>
-      model.inferStream(request, receive, signal, compute),
+    inferStream: (request, receive, options) => model.inferStream(request, receive, options),
     releaseResponse: (response) => releaseResponse(releases, response),
   };
 }
