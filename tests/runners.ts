@@ -50,6 +50,7 @@ export const RUNNERS: readonly Runner[] = [
       "tests/transport",
       "tests/grpc",
       "tests/http",
+      "tests/agents",
     ],
     limitMinutes: 10,
     python: true,

@@ -65,7 +65,7 @@ function startProcess(question: AgentQuestion, manifest: AgentManifest): Deno.Ch
   const host = import.meta.resolve("./agent_host.ts");
   const isLocal = host.startsWith("file:");
   const allowed = Object.entries(question.permissions).flatMap(([name, items]) =>
-    items === false || items.length === 0 ? [] : [`--allow-${name}=${items.map(escapeItem).join()}`]
+    items === false || items.length === 0 ? [] : [allowFlag(name, items)]
   );
   try {
     return new Deno.Command(Deno.execPath(), {
@@ -95,9 +95,10 @@ function startProcess(question: AgentQuestion, manifest: AgentManifest): Deno.Ch
   }
 }
 
-/** Deno separates paths by commas. */
-function escapeItem(item: string): string {
-  return item.replaceAll(",", ",,");
+/** The process must be allowed what the Worker in it is; a command line cannot tell a comma in a path. */
+function allowFlag(name: string, items: readonly string[]): string {
+  const flag = `--allow-${name}`;
+  return items.some((item) => item.includes(",")) ? flag : `${flag}=${items.join()}`;
 }
 
 /** Nothing of the server's environment but what Deno needs to find its cache, and what the agent may know. */
