@@ -4,6 +4,7 @@ import type { HttpHandler } from "../transport/transport.ts";
 /** Puts gRPC-Web, Connect and JSON in front of another handler. */
 export function createConnectFront(connect: ConnectHandler, rest: HttpHandler): HttpHandler {
   return {
+    arrivalTime: () => rest.arrivalTime?.() ?? 0,
     admit: (head) => connect.matches(head) ? connect.admit(head) : rest.admit?.(head),
     handle: (request) => connect.matches(request) ? connect.handle(request) : rest.handle(request),
   };

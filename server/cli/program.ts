@@ -7,11 +7,12 @@ import {
   type InferenceServer,
   type StartResult,
 } from "../core/inference_server.ts";
-import type { ServerLog } from "../core/log.ts";
 import { createSystemClock } from "../core/system_clock.ts";
 import { settingsOf } from "./backend_settings.ts";
+import type { OpenedLog } from "./open_log.ts";
 import type { ServeOptions } from "./serve_options.ts";
 import { openServices, type Service } from "./services.ts";
+import { createTracer } from "./trace_output.ts";
 
 /** The parts of a server process, wired: engine and listeners. */
 export interface Program {
@@ -29,13 +30,19 @@ export interface Program {
   stop(timeoutMs: number): Promise<boolean>;
 }
 
-/** Wires the server's parts; nothing is loaded or opened yet. */
-export function createProgram(options: ServeOptions, log: ServerLog): Program {
+/**
+ * Wires the server's parts; nothing is loaded or opened yet.
+ * @throws ServerError INVALID_ARG for options that contradict each other.
+ */
+export function createProgram(options: ServeOptions, log: OpenedLog): Program {
   const clock = createSystemClock();
+  const tracer = createTracer(options.trace, clock, log);
   const backendLog = log.module("backend.ts");
   const server = createInferenceServer(options.server, {
     clock,
     log,
+    logControl: log.control,
+    tracer,
     backendNames: BACKEND_NAMES,
     repositoryAgents: openAgentDirectory(
       options.server.repositoryAgentDirectory,
@@ -84,6 +91,8 @@ export function createProgram(options: ServeOptions, log: ServerLog): Program {
         ...frontends.map((service) => service.listener.drain(timeoutMs)),
       ]);
       for (const service of services) service.close();
+      // Only now every answer is written, and every trace complete.
+      await tracer.close();
       return isStopped && drained.every((done) => done);
     },
   };

@@ -1,7 +1,7 @@
 import { ServerError, STATUS_TEXT } from "../../proto/status.ts";
 import type { StartResult } from "../core/inference_server.ts";
 import type { ServerLog } from "../core/log.ts";
-import { openLog } from "./open_log.ts";
+import { type OpenedLog, openLog } from "./open_log.ts";
 import { printText } from "./print.ts";
 import { createProgram, type Program } from "./program.ts";
 import type { ServeOptions } from "./serve_options.ts";
@@ -27,7 +27,7 @@ export async function serve(
   notes: readonly string[],
   callbacks: ServeCallbacks = {},
 ): Promise<number> {
-  let log: ServerLog & Disposable;
+  let log: OpenedLog;
   try {
     log = openLog(options.log);
   } catch (reason) {

@@ -22,7 +22,6 @@ import {
   formatEndpoint,
   type GrpcServiceOptions,
   type HttpServiceOptions,
-  type LogOptions,
   type MetricsServiceOptions,
   type ServeOptions,
   type TlsFiles,
@@ -88,8 +87,8 @@ export async function openServices(
 
 function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[] {
   const { http, grpc, metrics } = options;
-  const rest = http && createHttpHandler(parts.server, toHttpOptions(http, options.log));
-  const grpcOptions = grpc && toGrpcOptions(grpc, options.log, parts.clock);
+  const rest = http && createHttpHandler(parts.server, toHttpOptions(http));
+  const grpcOptions = grpc && toGrpcOptions(grpc, parts.clock);
   const rpc = grpcOptions && createGrpcHandler(parts.server, grpcOptions);
   const connect = grpcOptions && createConnectHandler(parts.server, grpcOptions);
   const plans: ServicePlan[] = [];
@@ -203,18 +202,7 @@ async function readTls(files: TlsFiles): Promise<TlsOptions> {
     : { cert, key };
 }
 
-function toLogSettings(log: LogOptions): HttpOptions["logSettings"] {
-  return {
-    logFile: log.file,
-    logInfo: log.info,
-    logWarning: log.warning,
-    logError: log.error,
-    logVerboseLevel: log.verbose,
-    logFormat: log.format,
-  };
-}
-
-function toHttpOptions(http: HttpServiceOptions, log: LogOptions): HttpOptions {
+function toHttpOptions(http: HttpServiceOptions): HttpOptions {
   const restricted = http.restrictedApis.flatMap(({ categories, key, value }) =>
     categories.map((category) => [category, { key: key.toLowerCase(), value }] as const)
   );
@@ -222,11 +210,10 @@ function toHttpOptions(http: HttpServiceOptions, log: LogOptions): HttpOptions {
     maxInputBytes: http.maxInputBytes,
     restrictedApis: new Map(restricted),
     headerForwardPattern: http.headerForwardPattern,
-    logSettings: toLogSettings(log),
   };
 }
 
-function toGrpcOptions(grpc: GrpcServiceOptions, log: LogOptions, clock: Clock): GrpcOptions {
+function toGrpcOptions(grpc: GrpcServiceOptions, clock: Clock): GrpcOptions {
   return {
     ...DEFAULT_GRPC_OPTIONS,
     setTimer: (delayMs, callback) => clock.setTimer(delayMs, callback),
@@ -234,7 +221,6 @@ function toGrpcOptions(grpc: GrpcServiceOptions, log: LogOptions, clock: Clock):
     responseCompressionLevel: grpc.compressionLevel,
     restrictedProtocols: grpc.restrictedApis,
     headerForwardPattern: grpc.headerForwardPattern,
-    logSettings: toLogSettings(log),
   };
 }
 

@@ -12,7 +12,7 @@ export interface ServerLog extends Log {
   module(name: string): Log;
 }
 
-/** `--log-…` of cli.md §2.1. */
+/** `--log-…` of cli.md §2.1. What a log was created with may change while it is used. */
 export interface LogSettings {
   readonly info: boolean;
   readonly warning: boolean;

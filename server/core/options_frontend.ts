@@ -24,6 +24,9 @@ export interface LogSettingValues {
   readonly logFormat: string;
 }
 
+/** What clients may change of it; the file they may not (security.md). */
+export type LogSettingChange = Partial<Omit<LogSettingValues, "logFile">>;
+
 /** The defaults of cli.md §2.1. */
 export const DEFAULT_LOG_SETTING_VALUES: LogSettingValues = {
   logFile: "",

@@ -231,7 +231,7 @@ function createServices(
     }
   };
   const inference: Record<string, unknown> = {};
-  for (const [name, call] of Object.entries(createInferenceService(api, options))) {
+  for (const [name, call] of Object.entries(createInferenceService(api))) {
     inference[name] = wrap(METHOD_CATEGORIES[name as keyof typeof METHOD_CATEGORIES], call);
   }
   const streaming: Partial<ServiceImpl<typeof GRPCInferenceService>> = {

@@ -33,6 +33,7 @@ function setUp(options: Partial<GrpcOptions> = {}) {
       headers: { get: (name) => headers[name], entries: () => fields },
       body: typeof body === "string" ? new TextEncoder().encode(body) : body,
       signal: new AbortController().signal,
+      arrivedMs: 0,
     });
     return { response, bytes: await bodyOf(response) };
   };
@@ -203,6 +204,7 @@ Deno.test("a gRPC-Web stream that is read in part gives every response back", as
     },
     body: joinParts([INFER_BYTES, INFER_BYTES, INFER_BYTES].flatMap(frameOf)),
     signal: new AbortController().signal,
+    arrivedMs: 0,
   });
   for await (const _part of body as AsyncIterable<Uint8Array>) break;
   for (let turn = 0; turn < 20; turn++) await Promise.resolve();
@@ -224,6 +226,7 @@ Deno.test("a gRPC-Web stream of a decoupled model waits for its reader, and ends
     },
     body: joinParts(frameOf(INFER_BYTES)),
     signal: new AbortController().signal,
+    arrivedMs: 0,
   }));
   while (api.streams.length === 0) await clock.settle();
   const [stream] = api.streams;

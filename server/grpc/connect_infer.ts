@@ -16,7 +16,7 @@ import { forwardedHeaders, type GrpcOptions } from "./grpc_options.ts";
 import { joinParts } from "../../proto/join_parts.ts";
 import { PREFIX_BYTES } from "./message_frame.ts";
 import type { InferResponse } from "../../proto/infer.ts";
-import { startInfer, unaryFailure } from "./model_infer.ts";
+import { startInfer, startTrace, unaryFailure } from "./model_infer.ts";
 import { StreamInfer } from "./stream_infer.ts";
 
 function bytesOf(encoded: EncodedMessage): Uint8Array {
@@ -29,20 +29,27 @@ export async function inferForConnect(
   options: GrpcOptions,
   { message, context }: { message: InferMessage; context: HandlerContext },
 ): Promise<ModelInferResponse> {
+  const metadata = context.requestHeader;
+  const trace = startTrace(api, message, { metadata, waitingSinceMs: 0 });
   let response: InferResponse;
   try {
     response = await startInfer(api, message, {
-      forwarded: forwardedHeaders(options.headerForwardPattern, context.requestHeader),
+      forwarded: forwardedHeaders(options.headerForwardPattern, metadata),
       signal: context.signal,
+      trace,
     });
   } catch (reason) {
+    trace?.end();
     throw unaryFailure(api, message, reason);
   }
   try {
+    trace?.mark("GRPC_SEND_START");
     const encoded = encodeInferResponse(response, { stream: false });
     return fromBinary(ModelInferResponseSchema, bytesOf(encoded));
   } finally {
     api.releaseResponse(response);
+    // What is written to the client is out of sight here.
+    trace?.end();
   }
 }
 
@@ -70,6 +77,7 @@ export async function* streamInferForConnect(
   const infer = new StreamInfer(api, {
     forwarded: forwardedHeaders(options.headerForwardPattern, context.requestHeader),
     signal: controller.signal,
+    metadata: context.requestHeader,
     errorAsStatus: context.requestHeader.get("triton_grpc_error") === "true",
     maxRequests: options.maxStreamRequests,
     maxBytes: options.maxStreamBytes,

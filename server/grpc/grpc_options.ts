@@ -1,10 +1,6 @@
 import { isReservedParameter } from "../../proto/grpc_codec_parameters.ts";
 import { ServerError } from "../../proto/status.ts";
-import {
-  type ApiCategory,
-  DEFAULT_LOG_SETTING_VALUES,
-  type LogSettingValues,
-} from "../core/options_frontend.ts";
+import type { ApiCategory } from "../core/options_frontend.ts";
 
 /** One `--grpc-restricted-protocol`: the calls of these categories need metadata `triton-grpc-protocol-<key>`. */
 export interface RestrictedProtocol {
@@ -36,7 +32,6 @@ export interface GrpcOptions {
   readonly maxWatchers: number;
   /** Bytes that decompression may hold for all calls together. */
   readonly maxInflatedBytes: number;
-  readonly logSettings: LogSettingValues;
 }
 
 /** The defaults; a timer function must be given. */
@@ -49,7 +44,6 @@ export const DEFAULT_GRPC_OPTIONS: Omit<GrpcOptions, "setTimer"> = Object.freeze
   maxStreamBytes: 256 * 1024 * 1024,
   maxWatchers: 1000,
   maxInflatedBytes: 1024 * 1024 * 1024,
-  logSettings: DEFAULT_LOG_SETTING_VALUES,
 });
 
 /** Metadata look-up of any protocol that reaches the service. */

@@ -108,7 +108,7 @@ function rpcMethods(context: RpcContext): ReadonlyMap<string, RpcMethod> {
       });
     }
   };
-  add(GRPCInferenceService, { ...createInferenceService(api, options) });
+  add(GRPCInferenceService, { ...createInferenceService(api) });
   add(Health, { ...createHealthService(api) });
   const inference = `/${GRPCInferenceService.typeName}`;
   methods.set(`${inference}/ModelInfer`, {

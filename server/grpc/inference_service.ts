@@ -8,7 +8,6 @@ import type {
 import type { Health } from "../../proto/gen/health_pb.ts";
 import type { TensorDescription } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { GrpcOptions } from "./grpc_options.ts";
 import { sharedMemoryCalls } from "./shared_memory_calls.ts";
 import { logSettings, traceSetting } from "./trace_log_settings.ts";
 
@@ -59,17 +58,14 @@ export const METHOD_CATEGORIES: Readonly<
 };
 
 /** The unary calls on top of the facade (grpc.md §2.1). */
-export function createInferenceService(
-  api: InferenceApi,
-  options: Pick<GrpcOptions, "logSettings">,
-): InferenceService {
+export function createInferenceService(api: InferenceApi): InferenceService {
   return {
     ...healthCalls(api),
     ...modelCalls(api),
     ...repositoryCalls(api),
     ...sharedMemoryCalls(api),
     traceSetting: (request) => traceSetting(api, request),
-    logSettings: (request) => logSettings(options.logSettings, request),
+    logSettings: (request) => logSettings(api, request),
   };
 }
 

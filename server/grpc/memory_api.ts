@@ -12,11 +12,8 @@ import type {
   SharedMemoryKind,
   SharedMemoryRegion,
 } from "../core/inference_api.ts";
-import {
-  DEFAULT_LOG_SETTING_VALUES,
-  type LogSettingChange,
-  type LogSettingValues,
-} from "../core/options_frontend.ts";
+import { createLogControl } from "../core/log_control.ts";
+import type { LogSettingChange, LogSettingValues } from "../core/options_frontend.ts";
 import type { ShownTraceSetting, TraceChange } from "../core/options_trace.ts";
 
 /** A request that waits for the test to settle it. */
@@ -67,7 +64,7 @@ export class MemoryApi implements InferenceApi {
   readonly traceChanges: [string, TraceChange][] = [];
   /** The trace of every request. */
   trace: RequestTrace | undefined;
-  log: LogSettingValues = DEFAULT_LOG_SETTING_VALUES;
+  readonly log = createLogControl();
   readonly regions: SharedMemoryRegion[] = [];
   readonly rawHandles: Uint8Array[] = [];
   readonly unregistered: [SharedMemoryKind, string][] = [];
@@ -166,7 +163,7 @@ export class MemoryApi implements InferenceApi {
   }
 
   logSettings(change: LogSettingChange = {}): LogSettingValues {
-    return this.log = { ...this.log, ...change };
+    return this.log.update(change);
   }
 
   releaseResponse(_response: InferResponse): void {

@@ -1,4 +1,4 @@
-import type { InferenceApi, ResponseReceiver } from "../core/inference_api.ts";
+import type { InferenceApi, RequestTrace, ResponseReceiver } from "../core/inference_api.ts";
 import {
   decodeInferRequest,
   type InferMessage,
@@ -7,7 +7,7 @@ import {
 import { type EncodedMessage, encodeInferResponse } from "../../proto/grpc_codec_response.ts";
 import type { CancelSignal, InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import { forwardedHeaders } from "./grpc_options.ts";
+import { forwardedHeaders, type Metadata } from "./grpc_options.ts";
 import type { RpcCall } from "./rpc_call.ts";
 
 /** The answer to inference requests that come during shutdown. */
@@ -22,6 +22,21 @@ export function shuttingDown(): ServerError {
 export interface InferCallOptions {
   readonly forwarded: readonly (readonly [string, string])[];
   readonly signal: CancelSignal;
+  readonly trace?: RequestTrace | undefined;
+}
+
+/** Begins the trace of a request whose message just came, if it is to be traced. */
+export function startTrace(
+  api: InferenceApi,
+  { modelName: name, modelVersion: version }: InferMessage,
+  { metadata, waitingSinceMs }: { metadata: Metadata; waitingSinceMs: number },
+): RequestTrace | undefined {
+  const trace = api.startTrace({ name, version }, metadata);
+  if (trace === undefined) return undefined;
+  // 0 when nothing was traced yet as the wait began.
+  trace.mark("GRPC_WAITREAD_START", waitingSinceMs === 0 ? undefined : waitingSinceMs);
+  trace.mark("GRPC_WAITREAD_END");
+  return trace;
 }
 
 /**
@@ -33,7 +48,7 @@ export function startInfer(
   message: InferMessage,
   options: InferCallOptions,
 ): Promise<InferResponse> {
-  return api.infer(decodeMessage(api, message, options), { signal: options.signal });
+  return api.infer(decodeMessage(api, message, options), options);
 }
 
 /** The same for a request with any number of responses. */
@@ -42,9 +57,7 @@ export function startInferStream(
   message: InferMessage,
   { receive, ...options }: InferCallOptions & { readonly receive: ResponseReceiver },
 ): Promise<void> {
-  return api.inferStream(decodeMessage(api, message, options), receive, {
-    signal: options.signal,
-  });
+  return api.inferStream(decodeMessage(api, message, options), receive, options);
 }
 
 function decodeMessage(
@@ -85,29 +98,42 @@ export function serveModelInfer(call: RpcCall, message: Uint8Array, release: () 
   const { api, options } = call.context;
   call.enableCompression();
   let parsed: InferMessage | undefined;
+  let trace: RequestTrace | undefined;
   const fail = (reason: unknown) => {
     const failure = parsed === undefined ? reason : unaryFailure(api, parsed, reason);
     release();
+    if (!call.ended) trace?.mark("GRPC_SEND_START");
     call.fail(failure);
+    trace?.end();
   };
   try {
     parsed = parseInferMessage(message);
-    startInfer(api, parsed, {
-      forwarded: forwardedHeaders(options.headerForwardPattern, call.stream.headers),
-      signal: call.signal,
-    }).then((response) => respond(call, response, release), fail);
+    const { headers } = call.stream;
+    trace = startTrace(api, parsed, { metadata: headers, waitingSinceMs: call.openedMs });
+    const forwarded = forwardedHeaders(options.headerForwardPattern, headers);
+    startInfer(api, parsed, { forwarded, signal: call.signal, trace })
+      .then((response) => respond(call, response, { release, trace }), fail);
   } catch (reason) {
     fail(reason);
   }
 }
 
 /** Outputs may be views into the request: its buffer stays until the answer is written. */
-function respond(call: RpcCall, response: InferResponse, release: () => void): void {
+function respond(
+  call: RpcCall,
+  response: InferResponse,
+  { release, trace }: { release: () => void; trace: RequestTrace | undefined },
+): void {
   const { api } = call.context;
+  const wasEnded = call.ended;
   const done = () => {
     api.releaseResponse(response);
     release();
+    if (trace === undefined) return;
+    if (!wasEnded) trace.mark("GRPC_SEND_END");
+    trace.end();
   };
+  if (!wasEnded) trace?.mark("GRPC_SEND_START");
   let encoded: EncodedMessage;
   try {
     encoded = encodeInferResponse(response, { stream: false });

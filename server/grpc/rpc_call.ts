@@ -36,6 +36,8 @@ export type InflateResult = InflatedMessage | undefined;
 export class RpcCall {
   readonly stream: RpcStream;
   readonly context: RpcContext;
+  /** When the call came, if anything is traced; else 0. */
+  readonly openedMs: number;
   /** Called when the client or its deadline ended the call. */
   onCancel: () => void = () => {};
   readonly #cancellation = new Cancellation();
@@ -50,6 +52,7 @@ export class RpcCall {
   constructor(stream: RpcStream, context: RpcContext) {
     this.stream = stream;
     this.context = context;
+    this.openedMs = context.api.traceTime();
     stream.onReset = () => this.cancel();
     stream.onRefused = ({ reason, message }) => {
       const code = reason === "malformed" ? Code.Internal : Code.ResourceExhausted;

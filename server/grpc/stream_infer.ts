@@ -1,4 +1,4 @@
-import type { InferenceApi, StreamedResponse } from "../core/inference_api.ts";
+import type { InferenceApi, RequestTrace, StreamedResponse } from "../core/inference_api.ts";
 import { type InferMessage, parseInferMessage } from "../../proto/grpc_codec.ts";
 import {
   type EncodedMessage,
@@ -13,7 +13,9 @@ import {
   shuttingDown,
   startInfer,
   startInferStream,
+  startTrace,
 } from "./model_infer.ts";
+import type { Metadata } from "./grpc_options.ts";
 import { toConnectError } from "./grpc_status.ts";
 import { type OutboxLimits, StreamOutbox } from "./stream_outbox.ts";
 
@@ -37,6 +39,8 @@ export interface StreamSink {
 export interface StreamInferOptions extends InferCallOptions {
   /** `triton_grpc_error: true`: the first failure ends the stream with its status. */
   readonly errorAsStatus: boolean;
+  /** Of the call, for the traces of its requests. */
+  readonly metadata: Metadata;
   readonly maxRequests: number;
   readonly maxBytes: number;
 }
@@ -46,6 +50,7 @@ interface Slot {
   readonly id: string;
   readonly release: () => void;
   readonly byteSize: number;
+  readonly trace: RequestTrace | undefined;
   response: InferResponse | undefined;
   failure: EncodedMessage | undefined;
 }
@@ -66,6 +71,8 @@ export class StreamInfer {
   #bytesInFlight = 0;
   #paused = false;
   #closed = false;
+  /** Since when the next message is waited for, if anything is traced; else 0. */
+  #waitingSinceMs: number;
   /** Set when no more requests come: how the stream ends after the last answer. */
   #ending: { readonly reason: unknown } | undefined;
 
@@ -74,6 +81,7 @@ export class StreamInfer {
     this.#options = options;
     this.#sink = sink;
     this.#outbox = new StreamOutbox(STREAM_LIMITS);
+    this.#waitingSinceMs = api.traceTime();
   }
 
   /** Takes one encoded request; `release` is called when no byte of it is needed any more. */
@@ -91,12 +99,17 @@ export class StreamInfer {
     const byteSize = message.length;
     this.#inFlight++;
     this.#bytesInFlight += byteSize;
-    if (this.#isDecoupled(parsed)) this.#startDecoupled(parsed, { release, byteSize });
+    const { metadata } = this.#options;
+    const waitingSinceMs = this.#waitingSinceMs;
+    const trace = startTrace(this.#api, parsed, { metadata, waitingSinceMs });
+    this.#waitingSinceMs = this.#api.traceTime();
+    if (this.#isDecoupled(parsed)) this.#startDecoupled(parsed, { release, byteSize, trace });
     else {
       const slot: Slot = {
         id: parsed.id,
         release,
         byteSize,
+        trace,
         response: undefined,
         failure: undefined,
       };
@@ -117,10 +130,11 @@ export class StreamInfer {
 
   #startDecoupled(
     message: InferMessage,
-    { release, byteSize }: Pick<Slot, "release" | "byteSize">,
+    { release, byteSize, trace }: Pick<Slot, "release" | "byteSize" | "trace">,
   ): void {
-    const call = new DecoupledCall(message, this.#messageSink, () => {
+    const call = new DecoupledCall(message, tracedSink(this.#messageSink, trace), () => {
       release();
+      trace?.end();
       this.#decoupled.delete(call);
       this.#over(byteSize);
       this.#flush();
@@ -132,7 +146,7 @@ export class StreamInfer {
       call.settled();
     };
     try {
-      startInferStream(this.#api, message, { ...this.#options, receive }).then(
+      startInferStream(this.#api, message, { ...this.#options, trace, receive }).then(
         () => call.settled(),
         (reason) => fail(reason, true),
       );
@@ -165,7 +179,9 @@ export class StreamInfer {
 
   #start(slot: Slot, message: InferMessage): void {
     try {
-      startInfer(this.#api, message, this.#options).then(
+      const { trace } = slot;
+      const options = trace === undefined ? this.#options : { ...this.#options, trace };
+      startInfer(this.#api, message, options).then(
         (response) => this.#answered(slot, response),
         (reason) => this.#failed(slot, reason, message),
       );
@@ -220,7 +236,9 @@ export class StreamInfer {
     } catch (reason) {
       encoded = encodeStreamFailure({ message: toConnectError(reason).rawMessage, id: slot.id });
     }
+    slot.trace?.mark("GRPC_SEND_START");
     this.#sink.send(encoded, () => {
+      if (!this.#closed) slot.trace?.mark("GRPC_SEND_END");
       this.#drop(slot);
       this.#over(slot.byteSize);
     });
@@ -235,6 +253,7 @@ export class StreamInfer {
   #drop(slot: Slot): void {
     if (slot.response !== undefined) this.#api.releaseResponse(slot.response);
     slot.release();
+    slot.trace?.end();
   }
 
   /** Stops and starts the client: resumes only at half of the bounds, so that it does not toggle at each answer. */
@@ -283,6 +302,21 @@ export class StreamInfer {
     this.cancel();
     this.#sink.finish(reason);
   }
+}
+
+/** Notes when each message of a traced request is written. */
+function tracedSink(sink: MessageSink, trace: RequestTrace | undefined): MessageSink {
+  if (trace === undefined) return sink;
+  return {
+    ...sink,
+    send(encoded, onSent) {
+      trace.mark("GRPC_SEND_START");
+      sink.send(encoded, () => {
+        trace.mark("GRPC_SEND_END");
+        onSent();
+      });
+    },
+  };
 }
 
 function overfull(): ServerError {

@@ -9,8 +9,8 @@ import {
 import { FakeClock } from "../core/fake_clock.ts";
 import { createMemoryServer, statusOf } from "./memory_server.ts";
 
-Deno.test("TraceSetting reads the defaults and checks before it refuses a change", async () => {
-  const { call } = createMemoryServer(new FakeClock());
+Deno.test("TraceSetting shows settings, and checks a change before it hands it on", async () => {
+  const { call, api } = createMemoryServer(new FakeClock());
   const trace = async (settings: Record<string, { value: string[] }>, modelName = "") => {
     const message = create(TraceSettingRequestSchema, { settings, modelName });
     return await call("TraceSetting", toBinary(TraceSettingRequestSchema, message));
@@ -20,10 +20,6 @@ Deno.test("TraceSetting reads the defaults and checks before it refuses a change
   assert.deepEqual(Object.fromEntries(values), {
     trace_level: ["OFF"],
     trace_rate: ["1000"],
-    trace_count: ["-1"],
-    log_frequency: ["0"],
-    trace_file: [""],
-    trace_mode: ["triton"],
   });
   const cases: [Record<string, { value: string[] }>, string, string][] = [
     [{ trace_rate: { value: ["fast"] } }, "3", "Unable to parse 'trace_rate', got: fast"],
@@ -39,31 +35,27 @@ Deno.test("TraceSetting reads the defaults and checks before it refuses a change
     ],
     [{ trace_rate: { value: ["1", "2"] } }, "3", "expect only 1 value for 'trace_rate'"],
     [
-      { trace_level: { value: ["OFF", "TENSORS"] } },
-      "3",
-      "Expect only one trace level 'OFF' is specified",
-    ],
-    [
       { trace_file: { value: ["x"] } },
       "12",
       "trace file location can not be updated through network protocol",
     ],
-    [
-      { trace_rate: { value: ["5"] } },
-      "12",
-      "tracing is not available in this version, can not change trace_rate",
-    ],
+    [{ trace_rate: { value: ["5"] } }, "0", ""],
     [{ trace_rate: { value: [] }, colour: { value: ["red"] } }, "0", ""],
     [{ trace_level: { value: ["LOUD"] } }, "0", ""],
   ];
   for (const [settings, status, text] of cases) {
     assert.deepEqual(statusOf(await trace(settings)), [status, text]);
   }
+  assert.deepEqual(api.traceChanges.slice(-3), [
+    ["", { rate: 5 }],
+    ["", { rate: null }],
+    ["", { levels: ["LOUD"] }],
+  ]);
   assert.deepEqual(statusOf(await trace({}, "nope")), ["3", "Request for unknown model : nope"]);
 });
 
-Deno.test("LogSettings reads the current values and checks before it refuses a change", async () => {
-  const { call } = createMemoryServer(new FakeClock());
+Deno.test("LogSettings shows settings, and applies a change up to what is wrong in it", async () => {
+  const { call, api } = createMemoryServer(new FakeClock());
   type Log = MessageInitShape<typeof LogSettingsRequestSchema>;
   const log = async (settings: NonNullable<Log["settings"]>) => {
     const message = create(LogSettingsRequestSchema, { settings } as Log);
@@ -90,5 +82,8 @@ Deno.test("LogSettings reads the current values and checks before it refuses a c
     "log file location can not be updated through network protocol",
   ]);
   assert.deepEqual(statusOf(await log({ log_info: yes, log_colour: text })), ["0", ""]);
-  assert.equal(statusOf(await log({ log_info: no }))[0], "12");
+  const change = { log_warning: no, log_verbose_level: yes, log_error: no };
+  assert.equal(statusOf(await log(change))[0], "3");
+  assert.equal(api.log.settings.warning, false);
+  assert.equal(api.log.settings.error, false);
 });

@@ -1,12 +1,13 @@
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { StreamedResponse } from "../core/inference_api.ts";
+import type { RequestTrace, StreamedResponse } from "../core/inference_api.ts";
 import { Cancellation } from "../transport/cancellation.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
 import { errorResponse, httpStatus } from "./error_response.ts";
 import type { HttpContext, PathParts } from "./http_context.ts";
 import { formatJson, type HeaderFields, JSON_HEADERS, jsonResponse } from "./json_response.ts";
 import { StreamedBody } from "./streamed_body.ts";
+import { startTrace, traceAnswer } from "./trace_call.ts";
 
 const EVENT_HEADERS: HeaderFields = [["content-type", "text/event-stream; charset=utf-8"]];
 
@@ -15,10 +16,26 @@ const NOT_ONE_RESPONSE =
   "generates various number of responses";
 
 /** `POST …/generate` (http.md §10): the one response of the model. */
-export async function postGenerate(
+export function postGenerate(
   context: HttpContext,
   request: HttpRequest,
   path: PathParts,
+): Promise<HttpResponse> {
+  const trace = startTrace(context, request, path);
+  if (trace === undefined) return generate(context, request, { path, trace });
+  return traceAnswer(trace, request, () => generate(context, request, { path, trace }));
+}
+
+/** Where a request goes, and its trace if it has one. */
+interface GenerateCall {
+  readonly path: PathParts;
+  readonly trace: RequestTrace | undefined;
+}
+
+async function generate(
+  context: HttpContext,
+  request: HttpRequest,
+  { path, trace }: GenerateCall,
 ): Promise<HttpResponse> {
   const decoding = decode(context, request, path);
   const decoded = decoding instanceof Promise ? await decoding : decoding;
@@ -44,7 +61,7 @@ export async function postGenerate(
     if (response !== undefined) context.api.releaseResponse(response);
     if (count === 2) void answerWrongCount();
   };
-  context.api.inferStream(decoded, receive, { signal: cancellation }).then(
+  context.api.inferStream(decoded, receive, { signal: cancellation, trace }).then(
     () => count === 1 ? resolve(first!) : answerWrongCount(),
     reject,
   );
@@ -84,10 +101,20 @@ function encode<Answer>(
 }
 
 /** `POST …/generate_stream`: every response as a server-sent event; the first one decides the status. */
-export async function postGenerateStream(
+export function postGenerateStream(
   context: HttpContext,
   request: HttpRequest,
   path: PathParts,
+): Promise<HttpResponse> {
+  const trace = startTrace(context, request, path);
+  if (trace === undefined) return generateStream(context, request, { path, trace });
+  return traceAnswer(trace, request, () => generateStream(context, request, { path, trace }));
+}
+
+async function generateStream(
+  context: HttpContext,
+  request: HttpRequest,
+  { path, trace }: GenerateCall,
 ): Promise<HttpResponse> {
   const decoding = decode(context, request, path);
   const decoded = decoding instanceof Promise ? await decoding : decoding;
@@ -95,7 +122,7 @@ export async function postGenerateStream(
   const events = new EventWriter(context, () => cancellation.abort());
   cancellation.addEventListener("abort", () => events.giveUp());
   const receive = (message: StreamedResponse) => events.write(message);
-  context.api.inferStream(decoded, receive, { signal: cancellation }).then(
+  context.api.inferStream(decoded, receive, { signal: cancellation, trace }).then(
     () => events.end(),
     (reason) => events.fail(ServerError.from(reason)),
   );

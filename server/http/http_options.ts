@@ -1,8 +1,4 @@
-import {
-  type ApiCategory,
-  DEFAULT_LOG_SETTING_VALUES,
-  type LogSettingValues,
-} from "../core/options_frontend.ts";
+import type { ApiCategory } from "../core/options_frontend.ts";
 
 /** The header a call of a restricted category must carry. */
 export interface RequiredHeader {
@@ -19,7 +15,6 @@ export interface HttpOptions {
   readonly restrictedApis: ReadonlyMap<ApiCategory, RequiredHeader>;
   /** `--http-header-forward-pattern`, matched anywhere in a header's name. */
   readonly headerForwardPattern: RegExp | undefined;
-  readonly logSettings: LogSettingValues;
 }
 
 /** The defaults of cli.md §2. */
@@ -27,5 +22,4 @@ export const DEFAULT_HTTP_OPTIONS: HttpOptions = {
   maxInputBytes: 64 * 1024 * 1024,
   restrictedApis: new Map(),
   headerForwardPattern: undefined,
-  logSettings: DEFAULT_LOG_SETTING_VALUES,
 };

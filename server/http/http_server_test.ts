@@ -291,18 +291,25 @@ Deno.test("the repository endpoints check their bodies and names", async () => {
   await assertError(send("POST", "/v2/repository/main/models/m/load"), 501, /'repository_name'/);
 });
 
-Deno.test("endpoints of features that are off answer as such", async () => {
-  const trace = await send("GET", "/v2/models/echo/trace/setting");
+Deno.test("trace settings and log settings are read, checked and handed on", async () => {
+  const api = new InMemoryFacade(MODELS);
+  const trace = await send("GET", "/v2/models/echo/trace/setting", { api });
   assert.deepEqual(JSON.parse(responseText(trace)).trace_level, ["OFF"]);
   await assertError(
-    send("POST", "/v2/trace/setting", { body: '{"trace_rate":"10000000000"}' }),
+    send("POST", "/v2/trace/setting", { api, body: '{"trace_rate":"10000000000"}' }),
     400,
     /out of range \[ 0, 4294967295 \], got: 10000000000$/,
   );
+  const change = '{"trace_rate":"7","trace_count":null,"trace_level":["TENSORS","LOUD"]}';
+  await send("POST", "/v2/models/echo/trace/setting", { api, body: change });
+  assert.deepEqual(api.traceChanges.at(-1), [
+    "echo",
+    { levels: ["TENSORS", "LOUD"], rate: 7, count: null },
+  ]);
   await assertError(
-    send("POST", "/v2/trace/setting", { body: '{"trace_rate":"7"}' }),
+    send("POST", "/v2/trace/setting", { api, body: '{"trace_file":"/etc/passwd"}' }),
     501,
-    /tracing/,
+    "trace file location can not be updated through network protocol",
   );
   const refused: [string, string, RegExp][] = [
     ["/v2/trace/setting", '{"trace_level":[1]}', /'trace_level': .*non-string as string$/],
@@ -310,11 +317,34 @@ Deno.test("endpoints of features that are off answer as such", async () => {
     ["/v2/logging", '{"log_verbose_level":1.5}', /non-unsigned-integer as unsigned-integer$/],
   ];
   for (const [path, body, text] of refused) {
-    await assertError(send("POST", path, { body }), 400, text);
+    await assertError(send("POST", path, { api, body }), 400, text);
   }
-  const logging = await send("POST", "/v2/logging", { body: '{"log_info":true}' });
+  const logging = await send("POST", "/v2/logging", { api, body: '{"log_info":true}' });
   assert.equal(JSON.parse(responseText(logging)).log_format, "default");
-  await assertError(send("POST", "/v2/logging", { body: '{"log_info":false}' }), 501, /log_info$/);
+  const changed = await send("POST", "/v2/logging", {
+    api,
+    body: '{"log_info":false,"log_verbose_level":2,"log_colour":1,"log_error":null}',
+  });
+  assert.deepEqual(JSON.parse(responseText(changed)), {
+    log_file: "",
+    log_info: false,
+    log_warning: true,
+    log_error: true,
+    log_verbose_level: 2,
+    log_format: "default",
+  });
+  await assertError(
+    send("POST", "/v2/logging", { api, body: '{"log_info":true,"log_format":"xml"}' }),
+    503,
+    "invalid argument for --log_format, got: xml",
+  );
+  // What came before the fault is applied.
+  assert.equal(api.log.settings.info, true);
+  await assertError(
+    send("POST", "/v2/logging", { api, body: '{"log_file":"/etc/passwd"}' }),
+    501,
+    "log file location can not be updated through network protocol",
+  );
 });
 
 Deno.test("generate and generate_stream answer in their own forms", async () => {

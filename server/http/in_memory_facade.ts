@@ -10,11 +10,8 @@ import type {
   SharedMemoryKind,
   SharedMemoryRegion,
 } from "../core/inference_api.ts";
-import {
-  DEFAULT_LOG_SETTING_VALUES,
-  type LogSettingChange,
-  type LogSettingValues,
-} from "../core/options_frontend.ts";
+import { createLogControl } from "../core/log_control.ts";
+import type { LogSettingChange, LogSettingValues } from "../core/options_frontend.ts";
 import type { ShownTraceSetting, TraceChange } from "../core/options_trace.ts";
 import type { Headers, HttpRequest, HttpResponse } from "../transport/transport.ts";
 
@@ -31,7 +28,7 @@ export class InMemoryFacade implements InferenceApi {
   readonly traceChanges: [string, TraceChange][] = [];
   /** The trace of every request. */
   trace: RequestTrace | undefined;
-  log: LogSettingValues = DEFAULT_LOG_SETTING_VALUES;
+  readonly log = createLogControl();
   onInfer: ((request: InferRequest, options?: InferOptions) => Promise<InferResponse>) | undefined;
 
   onStream: InferenceApi["inferStream"] | undefined;
@@ -117,7 +114,7 @@ export class InMemoryFacade implements InferenceApi {
     return [["trace_level", ["OFF"]], ["trace_rate", ["1000"]]];
   }
   logSettings(change: LogSettingChange = {}): LogSettingValues {
-    return this.log = { ...this.log, ...change };
+    return this.log.update(change);
   }
   releaseResponse(response: InferResponse): void {
     this.released.push(response);

@@ -4,11 +4,13 @@ import { decodeRawInferRequest } from "../../proto/http_codec_raw.ts";
 import type { EncodedResponse } from "../../proto/http_codec_response.ts";
 import type { InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
+import type { RequestTrace } from "../core/inference_api.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
 import { chooseContentCoding, parseContentEncoding } from "./content_encoding.ts";
 import { errorResponse } from "./error_response.ts";
 import type { HttpContext, PathParts } from "./http_context.ts";
 import { type HeaderFields, JSON_HEADERS } from "./json_response.ts";
+import { startTrace, traceAnswer } from "./trace_call.ts";
 
 const HEADER_LENGTH = "Inference-Header-Content-Length";
 
@@ -18,15 +20,32 @@ export function postInfer(
   request: HttpRequest,
   path: PathParts,
 ): HttpResponse | Promise<HttpResponse> {
+  const trace = startTrace(context, request, path);
+  if (trace === undefined) return infer(context, request, { path, trace });
+  return traceAnswer(trace, request, () => infer(context, request, { path, trace }));
+}
+
+/** Where a request goes, and its trace if it has one. */
+interface InferCall {
+  readonly path: PathParts;
+  readonly trace: RequestTrace | undefined;
+}
+
+function infer(
+  context: HttpContext,
+  request: HttpRequest,
+  { path, trace }: InferCall,
+): Promise<HttpResponse> {
   const encoding = request.headers.get("content-encoding");
-  if (encoding === undefined) return inferBody(context, request, { path, body: request.body });
-  return inferEncoded(context, request, { path, encoding });
+  const { body } = request;
+  if (encoding === undefined) return inferBody(context, request, { path, trace, body });
+  return inferEncoded(context, request, { path, trace, encoding });
 }
 
 async function inferEncoded(
   context: HttpContext,
   request: HttpRequest,
-  { path, encoding }: { path: PathParts; encoding: string },
+  { path, trace, encoding }: InferCall & { encoding: string },
 ): Promise<HttpResponse> {
   let body = request.body;
   try {
@@ -37,7 +56,7 @@ async function inferEncoded(
   } catch (reason) {
     return errorResponse(reason, acceptedEncodings(reason));
   }
-  return inferBody(context, request, { path, body });
+  return inferBody(context, request, { path, trace, body });
 }
 
 /** Tells which codings are understood when the one of the request is not. */
@@ -49,7 +68,7 @@ function acceptedEncodings(reason: unknown): HeaderFields {
 async function inferBody(
   context: HttpContext,
   request: HttpRequest,
-  { path, body }: { path: PathParts; body: Uint8Array },
+  { path, trace, body }: InferCall & { body: Uint8Array },
 ): Promise<HttpResponse> {
   let decoded: DecodedInfer;
   try {
@@ -63,7 +82,7 @@ async function inferBody(
   }
   let response: InferResponse;
   try {
-    response = await context.api.infer(decoded.request, { signal: request.signal });
+    response = await context.api.infer(decoded.request, { signal: request.signal, trace });
   } catch (reason) {
     if (reason instanceof ServerError && reason.code === "UNSUPPORTED") checkModel(context, path);
     throw reason;

@@ -1,142 +1,139 @@
 import type { JsonObject, JsonValue } from "../../proto/json_value.ts";
 import { ServerError } from "../../proto/status.ts";
+import type { LogSettingChange, LogSettingValues } from "../core/options_frontend.ts";
+import {
+  parseTraceNumber,
+  type ShownTraceSetting,
+  TRACE_NUMBERS,
+  type TraceChange,
+  traceFileError,
+} from "../core/options_trace.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
 import type { HttpContext, PathParts } from "./http_context.ts";
 import { type JsonOutput, jsonResponse } from "./json_response.ts";
 import { readObject } from "./request_json.ts";
 
-/** Tracing is off and stays off, so these are the settings of every model (http.md §7). */
-const TRACE_SETTINGS = {
-  "trace_level": ["OFF"],
-  "trace_rate": "1000",
-  "trace_count": "-1",
-  "log_frequency": "0",
-  "trace_file": "",
-  "trace_mode": "triton",
-};
-
-const TRACE_NUMBERS = ["trace_rate", "trace_count", "log_frequency"] as const;
-const TRACE_LEVELS: ReadonlySet<JsonValue> = new Set(["OFF", "TIMESTAMPS", "TENSORS"]);
-const UINT32_MAX = 4294967295n;
-const INT32_MAX = 2147483647n;
-
-/** `GET /v2/trace/setting` and `GET /v2/models/M/trace/setting`. */
+/** `GET /v2/trace/setting` and `GET /v2/models/M/trace/setting` (http.md §7). */
 export function getTraceSettings(
   { api }: HttpContext,
   _request: HttpRequest,
   { model }: PathParts,
 ): HttpResponse {
-  if (model !== "") api.modelMetadata(model, "");
-  return jsonResponse(TRACE_SETTINGS);
+  return traceResponse(api.traceSetting(model));
 }
 
-/** `POST` of the same: a request that would change something is checked and then refused. */
+/** `POST` of the same. */
 export function postTraceSettings(
   context: HttpContext,
   request: HttpRequest,
-  path: PathParts,
+  { model }: PathParts,
 ): HttpResponse {
   const members = readObject(context, request) ?? new Map();
-  if (path.model !== "") context.api.modelMetadata(path.model, "");
-  if ((members.get("trace_file") ?? null) !== null) {
-    throw new ServerError(
-      "UNSUPPORTED",
-      "trace file location can not be updated through network protocol",
-    );
-  }
-  checkTraceLevel(members.get("trace_level") ?? null);
-  for (const name of TRACE_NUMBERS) checkTraceNumber(name, members.get(name) ?? null);
-  return getTraceSettings(context, request, path);
+  // What is wrong with the model goes first.
+  context.api.traceSetting(model);
+  return traceResponse(context.api.traceSetting(model, readTraceChange(members)));
 }
 
-function checkTraceLevel(value: JsonValue): void {
-  if (value === null) return;
+function traceResponse(setting: ShownTraceSetting): HttpResponse {
+  const members = setting.map(([name, values]) =>
+    [name, name === "trace_level" ? [...values] : values.join(",")] as const
+  );
+  return jsonResponse(Object.fromEntries(members));
+}
+
+function readTraceChange(members: JsonObject): TraceChange {
+  if ((members.get("trace_file") ?? null) !== null) throw traceFileError();
+  const change: Record<string, unknown> = {};
+  const level = members.get("trace_level");
+  if (level !== undefined) change.levels = readLevels(level);
+  for (const [name, key] of TRACE_NUMBER_ENTRIES) {
+    const value = members.get(name);
+    if (value !== undefined) change[key] = readNumber(name, value);
+  }
+  return change;
+}
+
+type TraceNumber = keyof typeof TRACE_NUMBERS;
+
+const TRACE_NUMBER_ENTRIES = Object.entries(TRACE_NUMBERS) as [TraceNumber, string][];
+
+function readLevels(value: JsonValue): readonly string[] | null {
+  if (value === null) return null;
   if (!Array.isArray(value)) {
     throw invalid("Unable to parse 'trace_level': attempt to access JSON non-array as array");
   }
-  if (value.some((level) => typeof level !== "string")) {
+  return value.map((level) => {
+    if (typeof level === "string") return level;
     throw invalid("Unable to parse 'trace_level': attempt to access JSON non-string as string");
-  }
-  const levels = value.filter((level) => TRACE_LEVELS.has(level));
-  if (levels.every((level) => level === "OFF")) return;
-  if (levels.includes("OFF")) throw invalid("Expect only one trace level 'OFF' is specified");
-  throw invalid("Attempting to set invalid trace setting :trace file name is not given");
+  });
 }
 
-function checkTraceNumber(name: (typeof TRACE_NUMBERS)[number], value: JsonValue): void {
-  if (value === null) return;
-  if (typeof value !== "string") {
-    throw invalid(`Unable to parse '${name}': attempt to access JSON non-string as string`);
-  }
-  if (!/^[-+]?\d{1,40}$/.test(value)) throw invalid(`Unable to parse '${name}', got: ${value}`);
-  const number = BigInt(value.replace("+", ""));
-  if (name === "trace_count" && number < -1n) {
-    throw invalid(`Unable to parse 'trace_count'. Expecting value >= -1, got:${value}`);
-  }
-  const [low, high] = name === "trace_count" ? [-1n, INT32_MAX] : [0n, UINT32_MAX];
-  if (number < low || number > high) {
-    throw invalid(
-      `Unable to parse '${name}', value is out of range [ ${low}, ${high} ], got: ${value}`,
-    );
-  }
-  if (number !== BigInt(TRACE_SETTINGS[name])) {
-    throw new ServerError(
-      "UNSUPPORTED",
-      `tracing is not available in this version, can not change '${name}'`,
-    );
-  }
+function readNumber(name: TraceNumber, value: JsonValue): number | null {
+  if (value === null) return null;
+  if (typeof value === "string") return parseTraceNumber(name, value, "");
+  throw invalid(`Unable to parse '${name}': attempt to access JSON non-string as string`);
 }
 
 /** `GET /v2/logging` (http.md §8). */
-export function getLogSettings({ options }: HttpContext): HttpResponse {
-  return jsonResponse(logSettings(options.logSettings));
+export function getLogSettings({ api }: HttpContext): HttpResponse {
+  return logResponse(api.logSettings());
 }
 
-/** `POST /v2/logging`: like trace settings, they cannot be changed yet. */
+/** `POST /v2/logging`: members are applied one after the other, an error leaves the earlier ones applied. */
 export function postLogSettings(context: HttpContext, request: HttpRequest): HttpResponse {
+  const { api } = context;
   const members: JsonObject = readObject(context, request) ?? new Map();
-  const current = logSettings(context.options.logSettings);
-  for (const [name, now] of Object.entries(current)) {
-    const value = members.get(name) ?? null;
-    if (value !== null) checkLogSetting(name, value, now);
-  }
-  return jsonResponse(current);
-}
-
-function logSettings(
-  values: HttpContext["options"]["logSettings"],
-): Record<string, JsonOutput> {
-  return {
-    log_file: values.logFile,
-    log_info: values.logInfo,
-    log_warning: values.logWarning,
-    log_error: values.logError,
-    log_verbose_level: values.logVerboseLevel,
-    log_format: values.logFormat,
-  };
-}
-
-function checkLogSetting(name: string, value: JsonValue, now: JsonOutput): void {
-  if (name === "log_file") {
+  if ((members.get("log_file") ?? null) !== null) {
     throw new ServerError(
       "UNSUPPORTED",
       "log file location can not be updated through network protocol",
     );
   }
-  const wanted = typeof value === "bigint" && value >= 0n ? Number(value) : value;
-  if (typeof wanted !== typeof now || typeof value === "number") {
-    const type = typeof now === "number" ? "unsigned-integer" : typeof now;
+  for (const [name, key, type] of LOG_MEMBERS) {
+    const value = members.get(name) ?? null;
+    if (value !== null) api.logSettings(readLogMember(name, key, { value, type }));
+  }
+  return logResponse(api.logSettings());
+}
+
+type LogKey = keyof LogSettingChange;
+type LogType = "boolean" | "unsigned-integer" | "string";
+
+const LOG_MEMBERS: readonly (readonly [name: string, key: LogKey, type: LogType])[] = [
+  ["log_info", "logInfo", "boolean"],
+  ["log_warning", "logWarning", "boolean"],
+  ["log_error", "logError", "boolean"],
+  ["log_verbose_level", "logVerboseLevel", "unsigned-integer"],
+  ["log_format", "logFormat", "string"],
+];
+
+function readLogMember(
+  name: string,
+  key: LogKey,
+  { value, type }: { value: JsonValue; type: LogType },
+): LogSettingChange {
+  const isCount = typeof value === "bigint" && value >= 0n && value <= MAX_VERBOSE_LEVEL;
+  if (type === "unsigned-integer" ? !isCount : typeof value !== type) {
     throw invalid(`Unable to parse '${name}': attempt to access JSON non-${type} as ${type}`);
   }
-  if (name === "log_format" && wanted !== "default" && wanted !== "ISO8601") {
-    throw new ServerError("UNAVAILABLE", `invalid argument for --log_format, got: ${wanted}`);
+  if (key === "logFormat" && value !== "default" && value !== "ISO8601") {
+    throw new ServerError("UNAVAILABLE", `invalid argument for --log_format, got: ${value}`);
   }
-  if (wanted !== now) {
-    throw new ServerError(
-      "UNSUPPORTED",
-      `log settings can not be changed while the server runs in this version: ${name}`,
-    );
-  }
+  return { [key]: typeof value === "bigint" ? Number(value) : value };
+}
+
+const MAX_VERBOSE_LEVEL = 4294967295n;
+
+function logResponse(values: LogSettingValues): HttpResponse {
+  const members: Record<string, JsonOutput> = {
+    "log_file": values.logFile,
+    "log_info": values.logInfo,
+    "log_warning": values.logWarning,
+    "log_error": values.logError,
+    "log_verbose_level": values.logVerboseLevel,
+    "log_format": values.logFormat,
+  };
+  return jsonResponse(members);
 }
 
 function invalid(message: string): ServerError {

@@ -10,6 +10,7 @@ function request(method: string, target: string): HttpRequest {
     httpVersion: "1.1",
     body: new Uint8Array(),
     signal: new AbortController().signal,
+    arrivedMs: 0,
   };
 }
 

@@ -109,8 +109,9 @@ class DenoServeListener implements Listener {
       const head = readHead(request);
       response = this.#handler.admit?.(head);
       if (response === undefined) {
+        const arrivedMs = this.#handler.arrivalTime?.() ?? 0;
         body = request.body === null ? undefined : await this.#readBody(request.body);
-        const received = new ReceivedRequest(head, body?.bytes ?? EMPTY);
+        const received = new ReceivedRequest(head, body?.bytes ?? EMPTY, arrivedMs);
         request.signal.addEventListener("abort", () => received.abort());
         response = await this.#handler.handle(received);
       }

@@ -107,9 +107,10 @@ export class Http1Connection implements ProtocolConnection {
     if (head === undefined) return false;
     const early = this.#context.http.admit?.(head);
     if (early !== undefined) return await this.#answerEarly(head, early);
+    const arrivedMs = this.#context.http.arrivalTime?.() ?? 0;
     const reading = head.contentLength === 0 ? undefined : this.#readBody(head);
     const body = reading instanceof Promise ? await reading : reading;
-    const request = new ReceivedRequest(head, body?.bytes ?? EMPTY);
+    const request = new ReceivedRequest(head, body?.bytes ?? EMPTY, arrivedMs);
     this.#request = request;
     this.#enter("handling");
     const response = await this.#handle(request);

@@ -32,6 +32,7 @@ export class Http2Exchange implements StreamSink {
   #isReadingDirectly = false;
   /** The body was handed to the handler, or nobody wants it. */
   #bodyIsClosed = false;
+  #arrivedMs = 0;
   #request: ReceivedRequest | undefined;
   #onGone: (() => void) | undefined;
 
@@ -57,6 +58,7 @@ export class Http2Exchange implements StreamSink {
   begin(): void {
     const { maxBodyBytes } = this.#context.limits;
     const early = this.#context.http.admit?.(this.#head);
+    this.#arrivedMs = this.#context.http.arrivalTime?.() ?? 0;
     if (early !== undefined) {
       this.#bodyIsClosed = true;
       void this.#respond(early, undefined);
@@ -116,7 +118,7 @@ export class Http2Exchange implements StreamSink {
   }
 
   async #handle(body: ReceiveBuffer | undefined): Promise<void> {
-    const request = new ReceivedRequest(this.#head, body?.bytes ?? EMPTY);
+    const request = new ReceivedRequest(this.#head, body?.bytes ?? EMPTY, this.#arrivedMs);
     this.#request = request;
     let response: HttpResponse;
     try {

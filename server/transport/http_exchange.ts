@@ -8,14 +8,16 @@ export class ReceivedRequest implements HttpRequest {
   readonly headers: Headers;
   readonly httpVersion: "1.0" | "1.1" | "2";
   readonly body: Uint8Array;
+  readonly arrivedMs: number;
   readonly signal = new Cancellation();
 
-  constructor(head: RequestHead, body: Uint8Array) {
+  constructor(head: RequestHead, body: Uint8Array, arrivedMs: number) {
     this.method = head.method;
     this.target = head.target;
     this.headers = head.headers;
     this.httpVersion = head.httpVersion;
     this.body = body;
+    this.arrivedMs = arrivedMs;
   }
 
   /** Says that nobody waits for the answer any more. */

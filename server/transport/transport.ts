@@ -27,6 +27,8 @@ export interface HttpRequest extends RequestHead {
   readonly body: Uint8Array;
   /** Aborted when the peer closed the connection or reset the stream. */
   readonly signal: CancelSignal;
+  /** What `HttpHandler.arrivalTime` said when the head was there; 0 without it. */
+  readonly arrivedMs: number;
 }
 
 /** A response. `body` parts are written by reference, without a copy when large. */
@@ -45,6 +47,8 @@ export interface HttpResponse {
 export interface HttpHandler {
   /** May answer from the head alone (404, 413, …); the body is then drained or the connection closed. */
   admit?(head: RequestHead): HttpResponse | undefined;
+  /** Asked when the head of a request is there, before its body; the answer comes back with the request. */
+  arrivalTime?(): number;
   handle(request: HttpRequest): HttpResponse | Promise<HttpResponse>;
 }
 

@@ -2,6 +2,7 @@ import type { ModelConfig } from "../../../proto/gen/model_config_pb.ts";
 import type { CancelSignal, InferRequest, InferResponse } from "../../../proto/infer.ts";
 import type { ResponseReceiver } from "../inference_api.ts";
 import type { ComputeSums } from "../scheduler/job.ts";
+import type { Trace } from "../trace.ts";
 import type { EnsembleStep } from "./ensemble_graph.ts";
 import type { TensorReader } from "./ensemble_shape.ts";
 import type { StepGate } from "./step_gate.ts";
@@ -11,6 +12,8 @@ export interface StepCallOptions {
   readonly signal: CancelSignal;
   /** Where the durations of the request are added up. */
   readonly compute: ComputeSums;
+  /** Of the request of the step, if that of the ensemble is traced. */
+  readonly trace: Trace | undefined;
 }
 
 /** A loaded model version as an ensemble uses it. */

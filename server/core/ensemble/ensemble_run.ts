@@ -133,7 +133,8 @@ export class EnsembleRun {
       if (message.isFinal) last = message;
       else return this.#receive(call, message);
     };
-    call.run(receive, { signal: this.#signal, compute: this.#compute }).then(
+    const trace = this.#job.trace?.createChild();
+    call.run(receive, { signal: this.#signal, compute: this.#compute, trace }).then(
       () => this.#finishCall(call, last),
       (error) => this.#finishCall(call, { error: ServerError.from(error), isFinal: true }),
     );

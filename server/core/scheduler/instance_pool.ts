@@ -4,6 +4,7 @@ import type { Clock } from "../clock.ts";
 import { FreeInstances, type IdleInstances, RatedInstances } from "./idle_instances.ts";
 import type { FailureReason, Job, ResponseObserver } from "./job.ts";
 import type { ModelRates } from "./rate_limiter.ts";
+import type { Trace } from "../trace.ts";
 
 const NOT_ITERATIVE =
   "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not " +
@@ -139,6 +140,7 @@ export class InstancePool {
       job.observer = this.#observer;
       job.executeStartMs = startMs;
       job.unwatch();
+      if (job.trace !== undefined) job.trace.tensors("TENSOR_BACKEND_INPUT", job.inputs);
     }
     this.#observer.started(jobs);
     let running: Promise<ExecuteReport>;
@@ -173,7 +175,9 @@ export class InstancePool {
       job.outcome = this.refine === undefined ? outcome : this.refine(job, outcome);
     }
     const endMs = this.#clock.now();
-    this.#observer.executed(jobs, { startMs, inputEndMs, outputStartMs, endMs });
+    const times = { startMs, inputEndMs, outputStartMs, endMs };
+    this.#observer.executed(jobs, times);
+    for (const job of jobs) if (job.trace !== undefined) traceExecution(job, job.trace, times);
     const leaving = this.#leaving.size === 0 ? undefined : this.#leaving.get(instance);
     if (leaving === undefined) this.#idle.giveBack(instance);
     else {
@@ -215,6 +219,13 @@ export class InstancePool {
       this.#streaming.delete(instance);
       this.#checkLeft(instance);
     };
+  }
+}
+
+function traceExecution({ outcome }: Job, trace: Trace, times: ExecuteTimes): void {
+  trace.executed(times);
+  if (outcome !== undefined && "outputs" in outcome) {
+    trace.tensors("TENSOR_BACKEND_OUTPUT", outcome.outputs);
   }
 }
 

@@ -5,6 +5,7 @@ import type { Tensor } from "../../../proto/tensor.ts";
 import { HeldResponses } from "./held_responses.ts";
 import type { ExecuteTimes } from "./instance_pool.ts";
 import type { JobList } from "./job_list.ts";
+import type { Trace } from "../trace.ts";
 
 /** Why a request failed, as in the `reason` label of the failure counter (observability.md §1.2). */
 export type FailureReason = "REJECTED" | "CANCELED" | "BACKEND" | "OTHER";
@@ -38,6 +39,8 @@ export interface JobOptions {
   readonly startMs: number;
   /** Of a step of an ensemble: where its durations are added up. */
   readonly compute?: ComputeSums | undefined;
+  /** Of a request that is traced. */
+  readonly trace?: Trace | undefined;
   /**
    * Called exactly once, when an accepted job is over: with its one response, or with `undefined` when all its
    * responses went to `onResponse`.
@@ -71,6 +74,7 @@ export class Job implements ExecuteRequest {
   readonly timeoutUs: number;
   readonly startMs: number;
   readonly compute: ComputeSums | undefined;
+  readonly trace: Trace | undefined;
   /** Schedulers add control inputs, states and state outputs. */
   inputs: readonly Tensor[];
   outputs: readonly string[];
@@ -135,6 +139,7 @@ export class Job implements ExecuteRequest {
     this.timeoutUs = options.timeoutUs;
     this.startMs = options.startMs;
     this.compute = options.compute;
+    this.trace = options.trace;
     this.sequenceStart = options.sequenceStart ?? false;
     this.sequenceEnd = options.sequenceEnd ?? false;
     this.#onDone = options.onDone;
@@ -169,6 +174,7 @@ export class Job implements ExecuteRequest {
       throw new TypeError("No response can be sent after the final one");
     }
     this.observer?.responded(this, response);
+    if (this.trace !== undefined) this.#traceOutputs(this.trace, response);
     if (isFinal) {
       this.#isFinalSent = true;
       const isGivenUp = response === undefined && this.isAborted;
@@ -261,6 +267,12 @@ export class Job implements ExecuteRequest {
     }
     this.beforeFinish?.(response);
     this.#onDone(this, response);
+    this.trace?.finish();
+  }
+
+  #traceOutputs(trace: Trace, response: ExecuteResponse | undefined): void {
+    if (response === undefined || "error" in response) return;
+    trace.tensors("TENSOR_BACKEND_OUTPUT", response.outputs);
   }
 }
 
