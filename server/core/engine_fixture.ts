@@ -6,7 +6,9 @@ import { ServerError } from "../../proto/status.ts";
 import { Engine, type EngineParts } from "./engine.ts";
 import { FakeClock } from "./fake_clock.ts";
 import type { Log } from "./log.ts";
-import type { ModelRepository, RepositoryModel } from "./model_repository.ts";
+import type { WatchedRepository } from "./model_repositories.ts";
+import type { RepositoryModel } from "./model_repository.ts";
+import type { ModelLook, RepositoryLook } from "./model_repository_look.ts";
 import { DEFAULT_SERVER_OPTIONS, type ServerOptions } from "./options.ts";
 import {
   type FakeExecution,
@@ -28,6 +30,14 @@ export interface FakeModel {
   readonly outcome?: FakeInstanceOptions["outcome"];
   /** See `RepositoryModel.stamp`. */
   readonly stamp?: string;
+  /** What each version's files are like; absent = versions are never told apart. */
+  readonly files?: Readonly<Record<number, string>>;
+  /** See `RepositoryModel.versionLabels`. */
+  readonly versionLabels?: ReadonlyMap<string, number>;
+  /** More than one of them has the model. */
+  readonly repositories?: readonly string[];
+  /** Instances fail to be created as long as this returns an error. */
+  readonly instanceError?: (name: string) => unknown;
 }
 
 /** An engine over an in-memory repository and a fake backend, in virtual time. */
@@ -39,6 +49,10 @@ export class EngineFixture {
   readonly engine: Engine;
   /** Configurations that came with load requests. */
   readonly overrides: string[] = [];
+  /** Repositories that cannot be listed. */
+  lost = new Map<string, string>();
+  /** Instances that were created and not disposed. */
+  readonly instances = new Set<FakeInstance>();
   /** Versions that a backend holds open, `name:version`. */
   readonly open = new Set<string>();
   /** Most versions that were being loaded at the same time. */
@@ -70,8 +84,17 @@ export class EngineFixture {
     return { info: note, warning: note, error: note, verbose: (_level, message) => note(message) };
   }
 
-  #repository(): ModelRepository {
+  #look(): RepositoryLook {
+    const models = [...this.models].map(([name, model]): [string, ModelLook] => [
+      name,
+      { repositories: model.repositories ?? ["/models"], stamp: model.stamp ?? "", reason: "" },
+    ]);
+    return { models: new Map(models), lost: this.lost };
+  }
+
+  #repository(): WatchedRepository {
     return {
+      look: () => Promise.resolve(this.#look()),
       list: () => Promise.resolve([...this.models.keys()].sort()),
       read: (name, override) => {
         if (override !== undefined) this.overrides.push(override.config);
@@ -93,6 +116,14 @@ export class EngineFixture {
           config: createFakeConfig(name, model.config),
           positions: { fileName: `${name}/config.pbtxt`, byPath: new Map() },
           stamp: override === undefined ? model.stamp : undefined,
+          versionLabels: model.versionLabels,
+          files: model.files === undefined ? undefined : {
+            versions: new Map(
+              Object.entries(model.files).map(([key, text]) => [Number(key), text]),
+            ),
+            others: "",
+            config: model.stamp ?? "",
+          },
         };
         return Promise.resolve(read);
       },
@@ -123,19 +154,30 @@ export class EngineFixture {
     this.open.add(key);
     return {
       createInstance: ({ name: instance }: { name: string }) =>
-        Promise.resolve(
-          new FakeInstance(instance, {
-            clock: this.clock,
-            executions: this.executions,
-            executeMs: [model.executeMs ?? 0],
-            outcome: model.outcome ?? echo,
-          }),
-        ),
+        this.#createInstance(instance, this.models.get(name) ?? model),
       [Symbol.asyncDispose]: () => {
         this.open.delete(key);
         return Promise.resolve();
       },
     };
+  }
+
+  #createInstance(name: string, model: FakeModel): Promise<FakeInstance> {
+    const error = model.instanceError?.(name);
+    if (error !== undefined) return Promise.reject(error);
+    const instance = new FakeInstance(name, {
+      clock: this.clock,
+      executions: this.executions,
+      executeMs: [model.executeMs ?? 0],
+      outcome: model.outcome ?? echo,
+    });
+    this.instances.add(instance);
+    const dispose = instance[Symbol.asyncDispose].bind(instance);
+    instance[Symbol.asyncDispose] = async () => {
+      await dispose();
+      this.instances.delete(instance);
+    };
+    return Promise.resolve(instance);
   }
 
   /** Starts while virtual time passes, so that loads can take some. */

@@ -223,9 +223,11 @@ export class ModelRegistry {
     this.#vanished.add(name);
     for (const oldest of this.#vanished) {
       if (this.#vanished.size <= VANISHED_MAX) break;
-      this.#vanished.delete(oldest);
       const old = this.#entries.get(oldest);
-      if (old?.isVanished && old.loaded().length === 0) this.#entries.delete(oldest);
+      // It still finishes requests: it is forgotten when the next one goes.
+      if (old?.isVanished && old.loaded().length > 0) continue;
+      this.#vanished.delete(oldest);
+      if (old?.isVanished) this.#entries.delete(oldest);
     }
   }
 
@@ -257,6 +259,10 @@ export class ModelRegistry {
 
   #indexOf(id: string, readyOnly: boolean): ModelIndexEntry[] {
     const { name } = splitModelId(id);
+    const failure = this.#readFailures.get(id);
+    if (failure?.isDuplicate === true && !this.#entries.get(id)?.latest) {
+      return readyOnly ? [] : [{ name, state: "UNAVAILABLE", reason: failure.reason }];
+    }
     const versions = this.#entries.get(id)?.versions() ?? [];
     const rows = versions
       .filter(({ state }) => !readyOnly || state === "READY")
@@ -267,10 +273,7 @@ export class ModelRegistry {
         ...(reason === "" ? {} : { reason }),
       }));
     if (versions.length > 0 || readyOnly) return rows;
-    const failure = this.#readFailures.get(id);
-    if (failure === undefined) return [{ name }];
-    const { reason, isDuplicate } = failure;
-    return isDuplicate ? [{ name, state: "UNAVAILABLE", reason }] : [{ name, reason }];
+    return [failure === undefined ? { name } : { name, reason: failure.reason }];
   }
 }
 

@@ -6,7 +6,7 @@ import { splitModelId } from "./model_id.ts";
 import type { ModelLifecycle } from "./model_lifecycle.ts";
 import type { ModelRegistry } from "./model_registry.ts";
 import type { WatchedRepository } from "./model_repositories.ts";
-import type { ModelRepository } from "./model_repository.ts";
+import { DUPLICATE_MODEL_REASON, type ModelRepository } from "./model_repository.ts";
 import type { RepositoryLook } from "./model_repository_look.ts";
 import type { ServerOptions } from "./options.ts";
 import type { ModelOverride } from "./override_files.ts";
@@ -127,6 +127,11 @@ export class RepositoryControl {
       unload: async (id) => {
         await lifecycle.unload(id);
         registry.setVanished(id);
+      },
+      unloadDouble: async (id) => {
+        await lifecycle.unload(id);
+        registry.setReadFailure(id, { reason: DUPLICATE_MODEL_REASON, isDuplicate: true });
+        this.#log.error(`Poll failed for model directory '${id}': ${DUPLICATE_MODEL_REASON}`);
       },
       affectedBy: (ids) =>
         options.modelNamespacing

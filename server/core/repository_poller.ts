@@ -11,8 +11,10 @@ export interface RepositoryPollerParts {
   readonly look: () => Promise<RepositoryLook>;
   /** Loads a model, or loads it anew. */
   readonly load: (id: string) => Promise<void>;
-  /** Takes a model out of service whose folder is gone, or that is in two places. */
+  /** Takes a model out of service whose folder is gone. */
   readonly unload: (id: string) => Promise<void>;
+  /** Takes a model out of service that is in two places. */
+  readonly unloadDouble: (id: string) => Promise<void>;
   /** Models that did not change themselves, but mean something else when these come or go. */
   readonly affectedBy: (ids: readonly string[]) => readonly string[];
   /** Called after each look with what the repositories hold. */
@@ -144,13 +146,14 @@ export class RepositoryPoller {
     const appeared = here.filter((id) => !this.#applied.has(id));
     for (const id of here) this.#applied.set(id, look.models.get(id)!);
     for (const id of gone) this.#applied.delete(id);
-    const { load, unload, affectedBy, log } = this.#parts;
+    const { load, unload, unloadDouble, affectedBy, log } = this.#parts;
     log.verbose(1, `changed in the model repository: ${ids.join(", ")}`);
     // They find other models before those they have are taken away.
     const affected = affectedBy([...appeared, ...gone]).filter((id) => !ids.includes(id));
     await each(affected, load);
-    await each([...gone, ...doubles], unload);
-    await each(here, load);
+    await each(gone, unload);
+    await each(doubles, unloadDouble);
+    await each(here.filter((id) => !doubles.includes(id)), load);
   }
 
   #tellLost({ lost }: RepositoryLook): void {
