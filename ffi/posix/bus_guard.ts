@@ -1,6 +1,6 @@
 import type { NativePointer } from "../handle.ts";
 import { openLibrary } from "../library.ts";
-import { addressOfPointer, viewMemory } from "../memory.ts";
+import { addressOfPointer, pointerAt, viewMemory } from "../memory.ts";
 
 const SIGBUS = 7;
 const PROT_READ_WRITE = 3;
@@ -8,6 +8,9 @@ const PROT_READ_EXECUTE = 5;
 const MAP_PRIVATE_ANONYMOUS = 0x22;
 const MAP_FAILED = 0xffff_ffff_ffff_ffffn;
 const CODE_BYTE_SIZE = 4096;
+/** Number of `rt_sigaction`, and the size of its mask. */
+const SYS_RT_SIGACTION = 13n;
+const MASK_BYTE_SIZE = 8n;
 const PAGE_BYTE_SIZE = 4096n;
 
 /** `struct sigaction`: the handler, 128 bytes of mask, the flags, and what the C library adds. */
@@ -16,7 +19,8 @@ const ACTION_FLAGS_OFFSET = 136;
 const SA_SIGINFO = 0x4;
 const SA_ONSTACK = 0x0800_0000;
 
-/** The table: a count, the default action of the kernel (32 zero bytes), and from here on the ranges. */
+/** The table: a count, the kernel's form of the action before the guard (32 bytes), and from here on the ranges. */
+const ACTION_BEFORE_OFFSET = 8n;
 const RANGES_OFFSET = 64;
 /** Start, end, and number of faults: 8 bytes each. */
 const RANGE_WORDS = 3;
@@ -32,6 +36,8 @@ const SYMBOLS = {
   munmap: { parameters: ["pointer", "usize"], result: "i32" },
   // int sigaction(int signal, const struct sigaction* action, struct sigaction* before)
   sigaction: { parameters: ["i32", "buffer", "pointer"], result: "i32" },
+  // long syscall(long number, ...)
+  syscall: { parameters: ["i64", "i64", "pointer", "pointer", "u64"], result: "i64" },
 } as const satisfies Deno.ForeignLibraryInterface;
 
 type Symbols = Deno.StaticForeignLibraryInterface<typeof SYMBOLS>;
@@ -47,7 +53,9 @@ export interface WatchedRange extends Disposable {
  * that (SIGBUS) would end it. In watched ranges the missing page becomes one of zeros, and the range counts it.
  * Looking at the size before each use is not enough, as a model reads its input for longer than that takes.
  *
- * The handler is machine code, since no JavaScript can run on whatever thread is hit.
+ * The handler is machine code, since no JavaScript can run on whatever thread is hit. It makes two system calls at most
+ * and touches nothing but its table, so that it may run at any point of any thread. What is no fault in a watched range
+ * goes on to the action that was there before.
  */
 export class BusGuard {
   readonly #table: BigUint64Array<ArrayBuffer>;
@@ -69,6 +77,11 @@ export class BusGuard {
     new Uint8Array(viewMemory(code, CODE_BYTE_SIZE)).set(handlerCode(addressOfPointer(table)));
     // Systems that are hardened may refuse this.
     if (symbols.mprotect(code, BigInt(CODE_BYTE_SIZE), PROT_READ_EXECUTE) !== 0) return undefined;
+    const before = pointerAt(addressOfPointer(table) + ACTION_BEFORE_OFFSET);
+    const signal = BigInt(SIGBUS);
+    if (symbols.syscall(SYS_RT_SIGACTION, signal, null, before, MASK_BYTE_SIZE) !== 0n) {
+      return undefined;
+    }
     const action = new DataView(new ArrayBuffer(ACTION_BYTE_SIZE));
     action.setBigUint64(0, addressOfPointer(code), true);
     action.setInt32(ACTION_FLAGS_OFFSET, SA_SIGINFO | SA_ONSTACK, true);
@@ -115,6 +128,8 @@ function mapPages(symbols: Symbols, byteSize: number): NativePointer | undefined
 function handlerCode(table: bigint): Uint8Array {
   const address = [...new Uint8Array(BigUint64Array.of(table).buffer)];
   return new Uint8Array([
+    [0x83, 0x7e, 0x08, 0x00], //                       cmp    dword ptr [rsi+8], 0
+    [0x7e, 0x64], //                                   jle    unknown           sent by a process: no address
     [0x49, 0xba, ...address], //                       movabs r10, table
     [0x4c, 0x8b, 0x46, 0x10], //                       mov    r8, [rsi+16]      the address that was touched
     [0x49, 0x8b, 0x0a], //                             mov    rcx, [r10]        number of ranges
@@ -143,11 +158,11 @@ function handlerCode(table: bigint): Uint8Array {
     [0xc3], //                                         ret                      and touch it again
     [0xbf, 0x07, 0x00, 0x00, 0x00], //        unknown: mov    edi, SIGBUS
     [0x48, 0xbe, ...address], //                       movabs rsi, table
-    [0x48, 0x83, 0xc6, 0x08], //                       add    rsi, 8            the default action
+    [0x48, 0x83, 0xc6, 0x08], //                       add    rsi, 8            the action before
     [0x31, 0xd2], //                                   xor    edx, edx
     [0x41, 0xba, 0x08, 0x00, 0x00, 0x00], //           mov    r10d, 8
     [0xb8, 0x0d, 0x00, 0x00, 0x00], //                 mov    eax, 13           rt_sigaction
     [0x0f, 0x05], //                                   syscall
-    [0xc3], //                                         ret                      and end, as without a guard
+    [0xc3], //                                         ret                      and to it, as without a guard
   ].flat());
 }
