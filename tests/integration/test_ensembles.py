@@ -89,6 +89,15 @@ def test_reshape_inside_of_a_step(client):
     assert client.infer("e_reshaped", {"X": rows}).as_numpy("Y").tolist() == rows.tolist()
 
 
+@pytest.mark.parametrize("model, shape", [("e_reshaping", (3, 2, 2)), ("e_reshaping_plain", (2, 2))])
+def test_reshape_of_the_ensemble(client, model, shape):
+    """Clients see `[2, 2]`, the steps `[4]`, as in the reference."""
+    squares = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    np.testing.assert_array_equal(client.infer(model, {"X": squares}).as_numpy("Y"), squares)
+    with pytest.raises(InferenceServerException, match="unexpected shape for input 'X'"):
+        client.infer(model, {"X": squares.reshape(*shape[:-2], 4)})
+
+
 def test_errors_name_ensemble_and_step(server, client):
     failures = statistics(server, "e_bad")["inference_stats"]["fail"]["count"]
     with pytest.raises(InferenceServerException) as caught:

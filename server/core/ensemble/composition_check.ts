@@ -26,9 +26,11 @@ interface TensorView {
   readonly model: string;
   readonly path: string;
   readonly dataType: DataType;
+  /** As it passes between the models, without the batch dimension. */
   readonly dims: readonly number[];
   readonly isBatched: boolean;
-  readonly reshape: readonly number[] | undefined;
+  /** Why that is not what the reader of the configuration may expect. */
+  readonly note: string | undefined;
 }
 
 interface StepModel {
@@ -158,16 +160,11 @@ function checkTensors({ ensemble, models, issues }: CheckContext): void {
     for (const view of others) {
       const difference = differenceOf(first!, view);
       if (difference === undefined) continue;
-      const shaped = [first!, view].filter(({ reshape }) => reshape !== undefined);
+      const notes = [first!, view].flatMap(({ note }) => note ?? []);
       issues.push({
         path: view.path,
         message: `in ensemble ${ensemble.name}, ensemble tensor ${tensor}: ${difference}`,
-        ...(shaped.length === 0 ? {} : {
-          hint: shaped.map(({ model, reshape }) =>
-            `the reshape to ${formatShape(reshape!)} of model ${model} is inside of that model: ` +
-            `its dims are what other models see`
-          ).join("; "),
-        }),
+        ...(notes.length === 0 ? {} : { hint: notes.join("; ") }),
       });
     }
   }
@@ -186,7 +183,7 @@ function tensorViews(
     else known.push(view);
   };
   for (const [index, { name }] of ensemble.input.entries()) {
-    add(name, tensorView(ensemble, "input", name, `input[${index}]`));
+    add(name, ensembleView(ensemble, "input", name, `input[${index}]`));
   }
   for (const { step, config } of models) {
     for (const { inner, outer } of step.outputs) {
@@ -199,7 +196,7 @@ function tensorViews(
     }
   }
   for (const [index, { name }] of ensemble.output.entries()) {
-    add(name, tensorView(ensemble, "output", name, `output[${index}]`));
+    add(name, ensembleView(ensemble, "output", name, `output[${index}]`));
   }
   return views;
 }
@@ -218,7 +215,27 @@ function tensorView(
     dataType: tensor.dataType,
     dims: tensor.dims.map(Number),
     isBatched: config.maxBatchSize > 0,
-    reshape: tensor.reshape?.shape.map(Number),
+    note: tensor.reshape &&
+      `the reshape to ${formatShape(tensor.reshape.shape)} of model ${config.name} is inside of ` +
+        `that model: its dims are what other models see`,
+  };
+}
+
+/** An ensemble is the inside of its own reshape: steps see what it reshapes to, clients see its dims. */
+function ensembleView(
+  config: ModelConfig,
+  side: "input" | "output",
+  name: string,
+  path: string,
+): TensorView {
+  const { reshape, dims } = config[side].find((candidate) => candidate.name === name)!;
+  const view = tensorView(config, side, name, path)!;
+  if (reshape === undefined) return view;
+  return {
+    ...view,
+    dims: reshape.shape.map(Number),
+    note: `steps of ${config.name} see the reshape of its ${side} ${name}, clients its dims ` +
+      formatShape(dims),
   };
 }
 

@@ -139,6 +139,18 @@ Deno.test("checkComposition() looks at dims, not at reshape, and says so (D6)", 
   assert.match(issue!.hint!, /the reshape to \[2,2\] of model pre is inside of that model/);
 });
 
+Deno.test("checkComposition() looks at what an ensemble reshapes to, not at its dims", () => {
+  const a = (dims: readonly number[]) => model("a", [["IN", dims]], [["OUT", dims]]);
+  const checkReshaped = (inner: ComposingModel) =>
+    check(ONE_STEP, { a: inner }, { dims: [2, 2], reshape: [4] });
+  assert.deepEqual(checkReshaped(a([4])), []);
+  assert.deepEqual(checkReshaped(a([-1])), []);
+  const [input, output] = checkReshaped(a([2, 2]));
+  assert.match(input!.message, /tensor X: inconsistent shape: \[4\] .* e while \[2,2\] .* a$/);
+  assert.match(output!.message, /tensor Y: inconsistent shape: \[2,2\] .* a while \[4\] .* e$/);
+  assert.match(input!.hint!, /steps of e see the reshape of its input X, clients its dims \[2,2\]/);
+});
+
 Deno.test("checkComposition() refuses steps that read from two decoupled ones", () => {
   const decoupled = (name: string) =>
     model(name, [["IN", [1]]], [["OUT", [1]]], { modelTransactionPolicy: { decoupled: true } });

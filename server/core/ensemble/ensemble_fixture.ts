@@ -36,6 +36,8 @@ export interface FakeStepOptions {
   readonly refuses?: boolean;
   /** The outputs of a response; by default the first input under each name of an output, without a copy. */
   readonly compute?: (request: InferRequest, index: number) => Tensor[];
+  /** Sends its responses without waiting when it is asked to. */
+  readonly ignoresHold?: boolean;
   /** The outputs of `compute` are views of inputs, not buffers of their own. */
   readonly isView?: boolean;
   readonly parameters?: InferResponse["parameters"];
@@ -112,7 +114,8 @@ export class FakeStepModel implements StepModel {
       }
       if (error !== undefined) throw error;
       const isFinal = this.#options.responseCount === undefined;
-      await receive({ response: this.#respond(request, index), isFinal });
+      const hold = receive({ response: this.#respond(request, index), isFinal });
+      if (this.#options.ignoresHold !== true) await hold;
     }
     if (this.#options.responseCount !== undefined) receive({ isFinal: true });
   }
@@ -308,13 +311,16 @@ export function ensembleConfig(
     readonly maxBatchSize?: number;
     readonly maxInflightRequests?: number;
     readonly dims?: readonly number[];
+    /** Of all its tensors. */
+    readonly reshape?: readonly number[];
   } = {},
 ): MessageInitShape<typeof ModelConfigSchema> {
-  const { inputs = ["X"], outputs = ["Y"], maxBatchSize = 0, dims = [1] } = change;
+  const { inputs = ["X"], outputs = ["Y"], maxBatchSize = 0, dims = [1], reshape } = change;
   const tensor = (name: string) => ({
     name,
     dataType: DataType.TYPE_UINT8,
     dims: dims.map(BigInt),
+    ...(reshape === undefined ? {} : { reshape: { shape: reshape.map(BigInt) } }),
   });
   return {
     platform: "ensemble",

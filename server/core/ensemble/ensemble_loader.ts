@@ -98,7 +98,7 @@ export async function loadEnsemble(
   return new Model({
     version,
     config,
-    rules: createTensorRules(withoutReshape(config)),
+    rules: createTensorRules(config),
     labels: inheritLabels(own.labels, { config, graph, models }),
     statistics,
     scheduler,
@@ -234,16 +234,10 @@ function stepModel(model: Model, { releases }: EnsembleLoaderParts): StepModel {
 
 function ensembleOutputs({ output, maxBatchSize }: ModelConfig): EnsembleOutputs {
   const isBatched = maxBatchSize > 0;
-  return new Map(
-    output.map(({ name, dims }) => [name, { name, dims: dims.map(Number), isBatched }]),
-  );
-}
-
-/** Only composing models reshape: what passes through an ensemble has the shapes of their dims. */
-function withoutReshape(config: ModelConfig): ModelConfig {
-  const plain = clone(ModelConfigSchema, config);
-  for (const tensor of [...plain.input, ...plain.output]) delete tensor.reshape;
-  return plain;
+  return new Map(output.map(({ name, dims, reshape }) => {
+    const inner = (reshape?.shape ?? dims).map(Number);
+    return [name, { name, dims: inner, isBatched }];
+  }));
 }
 
 /** Outputs without a label file of their own have the labels of the model that writes them. */
