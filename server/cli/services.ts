@@ -87,8 +87,8 @@ export async function openServices(
 
 function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[] {
   const { http, grpc, metrics } = options;
-  const rest = http && createHttpHandler(parts.server, toHttpOptions(http));
-  const grpcOptions = grpc && toGrpcOptions(grpc, parts.clock);
+  const rest = http && createHttpHandler(parts.server, toHttpOptions(http, parts.log));
+  const grpcOptions = grpc && toGrpcOptions(grpc, parts);
   const rpc = grpcOptions && createGrpcHandler(parts.server, grpcOptions);
   const connect = grpcOptions && createConnectHandler(parts.server, grpcOptions);
   const plans: ServicePlan[] = [];
@@ -202,7 +202,11 @@ async function readTls(files: TlsFiles): Promise<TlsOptions> {
     : { cert, key };
 }
 
-function toHttpOptions(http: HttpServiceOptions): HttpOptions {
+/** Clients choose the length of a path. */
+const MAX_LOGGED_PATH = 512;
+
+function toHttpOptions(http: HttpServiceOptions, serverLog: ServerLog): HttpOptions {
+  const log = serverLog.module("http_server.ts");
   const restricted = http.restrictedApis.flatMap(({ categories, key, value }) =>
     categories.map((category) => [category, { key: key.toLowerCase(), value }] as const)
   );
@@ -210,10 +214,18 @@ function toHttpOptions(http: HttpServiceOptions): HttpOptions {
     maxInputBytes: http.maxInputBytes,
     restrictedApis: new Map(restricted),
     headerForwardPattern: http.headerForwardPattern,
+    onRequest: ({ method, target }) => {
+      if (!log.isVerbose?.(1)) return;
+      log.verbose(1, `HTTP request: ${method} ${target.slice(0, MAX_LOGGED_PATH)}`);
+    },
   };
 }
 
-function toGrpcOptions(grpc: GrpcServiceOptions, clock: Clock): GrpcOptions {
+function toGrpcOptions(
+  grpc: GrpcServiceOptions,
+  { clock, log: serverLog }: ServiceParts,
+): GrpcOptions {
+  const log = serverLog.module("grpc_server.ts");
   return {
     ...DEFAULT_GRPC_OPTIONS,
     setTimer: (delayMs, callback) => clock.setTimer(delayMs, callback),
@@ -221,6 +233,9 @@ function toGrpcOptions(grpc: GrpcServiceOptions, clock: Clock): GrpcOptions {
     responseCompressionLevel: grpc.compressionLevel,
     restrictedProtocols: grpc.restrictedApis,
     headerForwardPattern: grpc.headerForwardPattern,
+    onCall: (path) => {
+      if (log.isVerbose?.(1)) log.verbose(1, `gRPC call: ${path.slice(0, MAX_LOGGED_PATH)}`);
+    },
   };
 }
 

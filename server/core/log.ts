@@ -5,6 +5,8 @@ export interface Log {
   error(message: string): void;
   /** Written when the verbose level is at least `level` (1 or more). */
   verbose(level: number, message: string): void;
+  /** Whether lines of this level are written now: for what is dear to put into words. Absent = never. */
+  isVerbose?(level: number): boolean;
 }
 
 /** A log whose lines name the module that wrote them. */
@@ -61,6 +63,7 @@ export function createLog(options: LogOptions): ServerLog {
     warning: (message) => settings.warning && write("W", place, message),
     error: (message) => settings.error && write("E", place, message),
     verbose: (level, message) => settings.verboseLevel >= level && write("I", place, message),
+    isVerbose: (level) => settings.verboseLevel >= level,
   });
   return { ...at("server:0"), module: (name) => at(`${name}:0`) };
 }

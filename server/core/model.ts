@@ -170,6 +170,7 @@ export class Model implements AsyncDisposable {
       ...calls,
     });
     if (this.#isClosed && calls.compute === undefined) throw stoppedError(job);
+    if (this.#parts.log.isVerbose?.(1)) this.#tellRequest(job);
     if (job.trace !== undefined) this.#enqueueTraced(job, job.trace);
     else scheduler.enqueue(job);
   }
@@ -198,6 +199,17 @@ export class Model implements AsyncDisposable {
       this.#tellFailure(request, error);
       return { error: ServerError.from(error), isFinal };
     }
+  }
+
+  #tellRequest({ id, inputs, outputs, batchSize }: Job): void {
+    const given = inputs.map(({ name, datatype, shape }) => `${name} ${datatype} [${shape}]`);
+    this.#parts.log.verbose(
+      1,
+      `${
+        requestPrefix(id)
+      }request for '${this.config.name}' version ${this.versionText}, batch size ` +
+        `${batchSize}, inputs: ${given.join(", ")}, outputs: ${outputs.join(", ")}`,
+    );
   }
 
   #tellFailure({ id }: InferRequest, error: unknown): void {

@@ -24,6 +24,8 @@ export interface GrpcOptions {
   readonly restrictedProtocols: readonly RestrictedProtocol[];
   /** `--grpc-header-forward-pattern`, matched anywhere in a metadata name. */
   readonly headerForwardPattern: RegExp | undefined;
+  /** Told of the path of every call before it is served: for the log. */
+  readonly onCall?: (path: string) => void;
   /** Requests of one stream that may be in flight, their answers not yet written; more are held back. */
   readonly maxStreamRequests: number;
   /** Request bytes of one stream that may be in flight before further ones are held back. */

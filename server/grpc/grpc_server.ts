@@ -60,6 +60,7 @@ export function createGrpcHandler(api: InferenceApi, options: GrpcOptions): RpcH
   return {
     maxMessageBytes: options.maxMessageBytes,
     open(stream: RpcStream): void {
+      options.onCall?.(stream.path);
       const call = new RpcCall(stream, context);
       const method = methods.get(stream.path);
       ignoreMessages(stream);

@@ -82,7 +82,7 @@ Deno.test("LogSettings shows settings, and applies a change up to what is wrong 
     "log file location can not be updated through network protocol",
   ]);
   assert.deepEqual(statusOf(await log({ log_info: yes, log_colour: text })), ["0", ""]);
-  const change = { log_warning: no, log_verbose_level: yes, log_error: no };
+  const change = { "log_warning": no, "log_verbose_level": yes, "log_error": no };
   assert.equal(statusOf(await log(change))[0], "3");
   assert.equal(api.log.settings.warning, false);
   assert.equal(api.log.settings.error, false);

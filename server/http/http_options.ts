@@ -1,4 +1,5 @@
 import type { ApiCategory } from "../core/options_frontend.ts";
+import type { RequestHead } from "../transport/transport.ts";
 
 /** The header a call of a restricted category must carry. */
 export interface RequiredHeader {
@@ -15,6 +16,8 @@ export interface HttpOptions {
   readonly restrictedApis: ReadonlyMap<ApiCategory, RequiredHeader>;
   /** `--http-header-forward-pattern`, matched anywhere in a header's name. */
   readonly headerForwardPattern: RegExp | undefined;
+  /** Told of every request before it is served: for the log. */
+  readonly onRequest?: (request: RequestHead) => void;
 }
 
 /** The defaults of cli.md §2. */

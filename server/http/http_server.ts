@@ -26,6 +26,7 @@ export function createHttpHandler(api: InferenceApi, options: HttpOptions): Http
     },
     arrivalTime: () => api.traceTime(),
     handle(request) {
+      options.onRequest?.(request);
       const route = routes.get(request.target);
       const call = findCall(route, request, options);
       if (typeof call !== "function") return call;

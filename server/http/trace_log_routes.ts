@@ -112,8 +112,7 @@ function readLogMember(
   key: LogKey,
   { value, type }: { value: JsonValue; type: LogType },
 ): LogSettingChange {
-  const isCount = typeof value === "bigint" && value >= 0n && value <= MAX_VERBOSE_LEVEL;
-  if (type === "unsigned-integer" ? !isCount : typeof value !== type) {
+  if (!isOfType(value, type)) {
     throw invalid(`Unable to parse '${name}': attempt to access JSON non-${type} as ${type}`);
   }
   if (key === "logFormat" && value !== "default" && value !== "ISO8601") {
@@ -123,6 +122,12 @@ function readLogMember(
 }
 
 const MAX_VERBOSE_LEVEL = 4294967295n;
+
+function isOfType(value: JsonValue, type: LogType): boolean {
+  if (type === "boolean") return typeof value === "boolean";
+  if (type === "string") return typeof value === "string";
+  return typeof value === "bigint" && value >= 0n && value <= MAX_VERBOSE_LEVEL;
+}
 
 function logResponse(values: LogSettingValues): HttpResponse {
   const members: Record<string, JsonOutput> = {

@@ -45,7 +45,6 @@ export const SUITES: readonly Suite[] = [
 const LATER_NEEDS: readonly string[] = [
   "python",
   "bls",
-  "trace",
 ];
 
 function httpSuite(
