@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { ServerError } from "../../proto/status.ts";
 import type { AgentManifest } from "./agent_manifest.ts";
 import { type AgentQuestion, type AgentReply, ANSWER_MARK } from "./agent_message.ts";
@@ -64,9 +65,11 @@ export async function runAgentProcess(options: AgentProcessOptions): Promise<Age
 function startProcess(question: AgentQuestion, manifest: AgentManifest): Deno.ChildProcess {
   const host = import.meta.resolve("./agent_host.ts");
   const isLocal = host.startsWith("file:");
-  const allowed = Object.entries(question.permissions).flatMap(([name, items]) =>
-    items === false || items.length === 0 ? [] : [allowFlag(name, items)]
-  );
+  const own = isLocal ? [fileURLToPath(new URL(".", host))] : [];
+  const allowed = Object.entries(question.permissions).flatMap(([name, items]) => {
+    const needed = [...items || [], ...name === "read" ? own : []];
+    return needed.length === 0 ? [] : [allowFlag(name, needed)];
+  });
   try {
     return new Deno.Command(Deno.execPath(), {
       args: [
@@ -95,7 +98,7 @@ function startProcess(question: AgentQuestion, manifest: AgentManifest): Deno.Ch
   }
 }
 
-/** The process must be allowed what the Worker in it is; a command line cannot tell a comma in a path. */
+/** The process must be allowed what the Worker in it is, and to read its own code; a command line cannot tell a comma in a path. */
 function allowFlag(name: string, items: readonly string[]): string {
   const flag = `--allow-${name}`;
   return items.some((item) => item.includes(",")) ? flag : `${flag}=${items.join()}`;

@@ -13,8 +13,8 @@ class Fixture implements AsyncDisposable {
     this.#name = name;
   }
 
-  static async create(code: string, manifest?: unknown): Promise<Fixture> {
-    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "nereid, agents " }));
+  static async create(code: string, manifest?: unknown, prefix = "nereid "): Promise<Fixture> {
+    const root = await Deno.realPath(await Deno.makeTempDir({ prefix }));
     await Deno.mkdir(`${root}/agents/mine`, { recursive: true });
     await Deno.mkdir(`${root}/model`);
     await Deno.writeTextFile(`${root}/model/secret`, "olleh");
@@ -92,8 +92,10 @@ Deno.test("an agent hears of what it exports a function for, and of nothing else
   ]);
 });
 
-Deno.test("an agent may do nothing but read the model and write the new folder", async () => {
-  await using fixture = await Fixture.create(`
+for (const prefix of ["plain ", "with, commas, "]) {
+  Deno.test(`an agent may do nothing but read the model and write the new folder, ${prefix}`, async () => {
+    await using fixture = await Fixture.create(
+      `
     const tries = {
       outside: ({ parameters }) => Deno.readTextFile(parameters.root + "/outside"),
       write: ({ directory }) => Deno.writeTextFile(directory + "/secret", ""),
@@ -115,10 +117,14 @@ Deno.test("an agent may do nothing but read the model and write the new folder",
         }
       }
       throw new Error("allowed: " + allowed.join());
-    }`);
-  equal(await fixture.fault(), "repo agent 'mine': allowed: ");
-  equal(await Deno.readTextFile(`${fixture.root}/model/secret`), "olleh");
-});
+    }`,
+      undefined,
+      prefix,
+    );
+    equal(await fixture.fault(), "repo agent 'mine': allowed: ");
+    equal(await Deno.readTextFile(`${fixture.root}/model/secret`), "olleh");
+  });
+}
 
 Deno.test("an agent may do what its agent.json says", async () => {
   const code = `

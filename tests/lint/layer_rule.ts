@@ -32,6 +32,11 @@ const LAYERS: readonly Layer[] = [
   { folder: /^server\/perf\//, may: [/^proto\//] },
   { folder: /^server\/cli\//, may: [/^(proto|ffi|backends|server)\//] },
   { folder: /^mod\.ts$/, may: [PROTO, /^server\/cli\//, CORE_FACADE] },
+  // An agent is written against the types of the server's agents, and imports nothing else.
+  {
+    folder: /^examples\/repository_agents\//,
+    may: [/^server\/agents\/agent_api\.ts$/],
+  },
   { folder: /^examples\//, may: [/^mod\.ts$/, /^proto\/client\//] },
 ];
 

@@ -1,0 +1,250 @@
+"""Repository agents: the checksum agent, agents of the user's that refuse or rewrite models, and those that misbehave."""
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from nereid_testing import onnx_models
+from nereid_testing.observe import wait_until
+from nereid_testing.protocols import PROTOCOLS, HttpProtocol
+from nereid_testing.repository import Repository
+from nereid_testing.server import PROJECT, ServerProcess
+
+pytestmark = pytest.mark.ours
+
+ARRAY = np.arange(4, dtype=np.float32)
+MODEL = onnx_models.identity("FP32", [4])
+EXPLICIT = "--model-control-mode=explicit"
+
+# Writes each call to a file that its agent.json lets it write.
+RECORDER = """
+const note = (what) => ({ name, parameters }) => Deno.writeTextFile(parameters.log, `${parameters.who} ${what} ${name}\\n`, { append: true });
+export const load = note("LOAD");
+export const loadComplete = note("LOAD_COMPLETE");
+export const loadFail = note("LOAD_FAIL");
+export const unload = note("UNLOAD");
+export const unloadComplete = note("UNLOAD_COMPLETE");
+"""
+
+# Reverses the bytes of all files of version 1, as a cipher would.
+REVERSE = """
+export async function load({ directory, newDirectory }) {
+  await Deno.mkdir(newDirectory + "/1");
+  for await (const { name } of Deno.readDir(directory + "/1")) {
+    const bytes = await Deno.readFile(`${directory}/1/${name}`);
+    await Deno.writeFile(`${newDirectory}/1/${name}`, bytes.reverse());
+  }
+  return "rewritten";
+}
+"""
+
+
+def agents(*entries):
+    """The section of a configuration: (name, parameters) each."""
+    rows = []
+    for name, parameters in entries:
+        pairs = "".join(f'parameters {{ key: "{key}" value: "{value}" }} ' for key, value in parameters.items())
+        rows.append(f'{{ name: "{name}" {pairs}}}')
+    return f"model_repository_agents {{ agents [ {', '.join(rows)} ] }}\n"
+
+
+def write_agent(folder, name, code, manifest=None):
+    (folder / name).mkdir(parents=True)
+    (folder / name / "agent.ts").write_text(code)
+    if manifest is not None:
+        (folder / name / "agent.json").write_text(json.dumps(manifest))
+
+
+def folders(place):
+    return list(Path(place).rglob("nereid-models-*/*"))
+
+
+class Place:
+    """Folders of one test, and servers over them."""
+
+    def __init__(self, root):
+        self.repository = Repository(root / "repository")
+        self.agents, self.temporary, self.log = root / "agents", root / "temporary", root / "log"
+        self.agents.mkdir()
+        self.temporary.mkdir()
+
+    def start(self, *flags, **options):
+        prefix = ("env", f"TMPDIR={self.temporary}")
+        return ServerProcess(self.repository.root, f"--repoagent-directory={self.agents}", *flags, prefix=prefix, **options)
+
+
+@pytest.fixture
+def place(tmp_path):
+    each = Place(tmp_path)
+    yield each
+    assert folders(each.temporary) == [], "nothing is left"
+
+
+def works(server, name):
+    for protocol in PROTOCOLS.values():
+        each = protocol(server)
+        assert (each.infer(name, {"IN": ARRAY}).as_numpy("OUT") == ARRAY).all()
+        each.close()
+
+
+def load_error(server, name, protocol=HttpProtocol):
+    each = protocol(server)
+    try:
+        with pytest.raises(InferenceServerException) as caught:
+            each.client.load_model(name)
+        return str(caught.value)
+    finally:
+        each.close()
+
+
+@pytest.mark.parametrize("kind", ["MD5", "SHA256"])
+def test_checksums(place, kind):
+    content = MODEL.SerializeToString()
+    digest = hashlib.new(kind, content).hexdigest()
+    place.repository.onnx("good", MODEL, agents(("checksum", {f"{kind}:1/model.onnx": digest})))
+    place.repository.onnx("bad", MODEL, agents(("checksum", {f"{kind}:1/model.onnx": "0" * len(digest)})))
+    place.repository.onnx("none", MODEL, agents(("checksum", {f"{kind}:1/other": digest})))
+    place.repository.onnx("outside", MODEL, agents(("checksum", {f"{kind}:../good/1/model.onnx": digest})))
+    place.repository.onnx("kind", MODEL, agents(("checksum", {"CRC:1/model.onnx": digest})))
+    with place.start(EXPLICIT, "--load-model=good") as server:
+        works(server, "good")
+        for protocol in PROTOCOLS.values():
+            wanted = f"Mismatched {kind} hash for file 1/model.onnx, expect: {'0' * len(digest)}, got: {digest}"
+            assert wanted in load_error(server, "bad", protocol)
+        assert "1/other: No such file" in load_error(server, "none")
+        assert "unexpected parameter" in load_error(server, "outside")
+        assert "expected 'MD5:<path of a file of the model>' or 'SHA256:" in load_error(server, "kind")
+
+
+def test_a_wrong_checksum_ends_the_start(place):
+    place.repository.onnx("bad", MODEL, agents(("checksum", {"MD5:1/model.onnx": "0"})))
+    server = place.start()
+    with pytest.raises(RuntimeError, match="Mismatched MD5 hash for file 1/model.onnx"):
+        server.__enter__()
+
+
+def test_agents_are_told_in_order(place):
+    """LOAD in order, the outcome in reverse order; UNLOAD in order, its end in reverse order."""
+    place.log.write_text("")
+    allowed = {"permissions": {"write": [str(place.log)], "read": [str(place.log)]}}
+    write_agent(place.agents, "recorder", RECORDER, allowed)
+    chain = agents(*(("recorder", {"log": place.log, "who": who}) for who in "ab"))
+    place.repository.onnx("m", MODEL, chain)
+    place.repository.onnx("junk", MODEL, chain)
+    (place.repository.root / "junk" / "1" / "model.onnx").write_bytes(b"junk")
+    with place.start(EXPLICIT, "--load-model=m") as server:
+
+        def told(count):
+            assert wait_until(lambda: len(place.log.read_text().splitlines()) >= count), place.log.read_text()
+            lines = place.log.read_text().splitlines()
+            place.log.write_text("")
+            return lines
+
+        assert told(4) == ["a LOAD m", "b LOAD m", "b LOAD_COMPLETE m", "a LOAD_COMPLETE m"]
+        works(server, "m")
+        assert "load failed for model 'junk'" in load_error(server, "junk")
+        assert told(4) == ["a LOAD junk", "b LOAD junk", "b LOAD_FAIL junk", "a LOAD_FAIL junk"]
+        protocol = HttpProtocol(server)
+        protocol.client.unload_model("m")
+        protocol.close()
+        assert told(4) == ["a UNLOAD m", "b UNLOAD m", "b UNLOAD_COMPLETE m", "a UNLOAD_COMPLETE m"]
+
+
+def test_each_agent_sees_what_the_one_before_made(place):
+    """Reversed twice is as it was; in between a checksum of what the first one made."""
+    write_agent(place.agents, "reverse", REVERSE)
+    content = MODEL.SerializeToString()
+    reversed_digest = hashlib.md5(content[::-1]).hexdigest()
+    checksum = ("checksum", {"MD5:1/model.onnx": reversed_digest})
+    place.repository.onnx("twice", MODEL, agents(("reverse", {}), checksum, ("reverse", {})))
+    place.repository.onnx("once", MODEL, agents(("reverse", {}), checksum))
+    (place.repository.root / "once" / "1" / "model.onnx").write_bytes(content[::-1])
+    (place.repository.root / "once" / "config.pbtxt").write_text(
+        'backend: "onnxruntime"\n' + agents(("reverse", {}), ("checksum", {"MD5:1/model.onnx": hashlib.md5(content).hexdigest()}))
+    )
+    with place.start(EXPLICIT, "--load-model=twice", "--load-model=once") as server:
+        works(server, "twice")
+        works(server, "once")
+        assert len(folders(place.temporary)) == 3
+        protocol = HttpProtocol(server)
+        protocol.client.unload_model("twice")
+        assert wait_until(lambda: len(folders(place.temporary)) == 1)
+        works(server, "once")
+        protocol.close()
+
+
+def test_the_example_loads_a_compressed_model(tmp_path):
+    place = Place(tmp_path)
+    place.agents = PROJECT / "examples" / "repository_agents"
+    place.repository.config("packed", 'backend: "onnxruntime"\n' + agents(("decompress", {})))
+    packed = gzip.compress(MODEL.SerializeToString())
+    (place.repository.directory("packed", 1) / "model.onnx.gz").write_bytes(packed)
+    with place.start() as server:
+        works(server, "packed")
+    assert folders(place.temporary) == []
+
+
+MISBEHAVING = {
+    "refuses": ('export const load = () => { throw new Error("no licence"); }', "repo agent 'refuses': no licence"),
+    "hangs": ("export const load = () => new Promise((resolve) => setTimeout(resolve, 1e7));", "took longer than 2 s"),
+    "loops": ("export const load = () => { for (;;); }", "took longer than 2 s"),
+    "exits": ("export const load = () => Deno.exit(0);", "ended its Worker"),
+    "devours": ("export const load = () => { const all = []; for (;;) all.push({ all: [...all] }); }", "ended without an answer"),
+    "spies": ('export const load = async () => { await Deno.readTextFile("/etc/passwd"); }', "Requires read access"),
+    "calls": ('export const load = async () => { await fetch("http://127.0.0.1:22198/"); }', "Requires net access"),
+    "empties": ('export const load = () => "rewritten";', "at least one version must be available"),
+}
+
+
+def test_agents_that_misbehave_harm_nobody_else(place):
+    for name, (code, _) in MISBEHAVING.items():
+        write_agent(place.agents, name, code, {"timeout_seconds": 2, "memory_mib": 64})
+        place.repository.onnx(f"model_{name}", MODEL, agents((name, {})))
+    place.repository.onnx("good", MODEL)
+    with place.start(EXPLICIT, "--load-model=good") as server:
+        for name, (_, message) in MISBEHAVING.items():
+            protocol = HttpProtocol(server, concurrency=2)
+            with pytest.raises(InferenceServerException) as caught:
+                protocol.client.load_model(f"model_{name}")
+            assert message in str(caught.value), name
+            protocol.close()
+            works(server, "good")
+            assert folders(place.temporary) == []
+        assert server.alive()
+
+
+@pytest.mark.parametrize("name", ["nobody", "../agents/real", "a/b", "", ".."])
+def test_agents_that_are_not_there(place, name):
+    write_agent(place.agents, "real", "export const load = () => {};")
+    place.repository.onnx("m", MODEL, agents((name, {})))
+    with place.start(EXPLICIT) as server:
+        error = load_error(server, "m")
+        assert "failed to poll from model repository" in error
+        assert ("unable to find" in error) == (name == "nobody")
+        assert str(place.agents) not in error or name == "nobody"
+
+
+def test_a_wrong_agent_json_is_told(place):
+    write_agent(place.agents, "greedy", "export const load = () => {};", {"permissions": {"ffi": ["x"]}})
+    place.repository.onnx("m", MODEL, agents(("greedy", {})))
+    with place.start(EXPLICIT) as server:
+        assert "'permissions.ffi' is unknown" in load_error(server, "m")
+
+
+def test_files_of_a_request_pass_through_agents(place):
+    """An override brings a reversed model and the agent that puts it right."""
+    write_agent(place.agents, "reverse", REVERSE)
+    config = json.dumps({"backend": "onnxruntime", "model_repository_agents": {"agents": [{"name": "reverse"}]}})
+    with place.start(EXPLICIT) as server:
+        for protocol in PROTOCOLS.values():
+            each = protocol(server)
+            each.client.load_model("m", config=config, files={"file:1/model.onnx": MODEL.SerializeToString()[::-1]})
+            assert (each.infer("m", {"IN": ARRAY}).as_numpy("OUT") == ARRAY).all()
+            each.client.unload_model("m")
+            assert wait_until(lambda: folders(place.temporary) == [])
+            each.close()
