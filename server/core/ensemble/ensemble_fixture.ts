@@ -36,7 +36,7 @@ export interface FakeStepOptions {
   readonly refuses?: boolean;
   /** The outputs of a response; by default the first input under each name of an output, without a copy. */
   readonly compute?: (request: InferRequest, index: number) => Tensor[];
-  /** Sends its responses without waiting when it is asked to. */
+  /** Sends its responses one behind the other, without waiting for anything. */
   readonly ignoresHold?: boolean;
   /** The outputs of `compute` are views of inputs, not buffers of their own. */
   readonly isView?: boolean;
@@ -107,7 +107,7 @@ export class FakeStepModel implements StepModel {
   ): Promise<void> {
     const count = this.#options.responseCount ?? 1;
     for (let index = 0; index < count; index++) {
-      await this.#wait(signal);
+      if (index === 0 || this.#options.ignoresHold !== true) await this.#wait(signal);
       if (signal.aborted) {
         this.abortedCount++;
         throw cancelledError();

@@ -83,3 +83,38 @@ export function selectNeededSteps(graph: EnsembleGraph, outputs: readonly string
   for (const output of outputs) use(output);
   return { steps, useCounts };
 }
+
+/**
+ * How often a value of each tensor is used in the iterations after the first. Only what comes from a decoupled step
+ * alone has such values: a step, or an answer, that also needs something else has but one turn, and must not keep what
+ * the decoupled step sends after that.
+ */
+export function countLaterUses(
+  graph: EnsembleGraph,
+  request: {
+    readonly needed: NeededSteps;
+    readonly outputs: readonly string[];
+    readonly isDecoupled: (step: EnsembleStep) => boolean;
+  },
+): ReadonlyMap<string, number> {
+  const { needed, outputs, isDecoupled } = request;
+  const once = new Set<string>();
+  const onlyOnce = new Set<EnsembleStep>();
+  const waiting = [...needed.useCounts.keys()].filter((tensor) => !graph.writers.has(tensor));
+  for (let tensor = waiting.pop(); tensor !== undefined; tensor = waiting.pop()) {
+    if (once.has(tensor)) continue;
+    once.add(tensor);
+    for (const step of graph.readers.get(tensor) ?? []) {
+      onlyOnce.add(step);
+      if (!isDecoupled(step)) waiting.push(...step.outputs.map(({ outer }) => outer));
+    }
+  }
+  const counts = new Map<string, number>();
+  const use = (tensor: string) => counts.set(tensor, (counts.get(tensor) ?? 0) + 1);
+  for (const step of needed.steps) {
+    if (onlyOnce.has(step)) continue;
+    for (const tensor of new Set(step.inputs.map(({ outer }) => outer))) use(tensor);
+  }
+  if (!outputs.some((output) => once.has(output))) { for (const output of outputs) use(output); }
+  return counts;
+}

@@ -10,7 +10,13 @@ import {
   requestPrefix,
 } from "../scheduler/job.ts";
 import type { BoundStep } from "./bound_step.ts";
-import { type EnsembleGraph, type NeededSteps, selectNeededSteps } from "./ensemble_graph.ts";
+import {
+  countLaterUses,
+  type EnsembleGraph,
+  type EnsembleStep,
+  type NeededSteps,
+  selectNeededSteps,
+} from "./ensemble_graph.ts";
 import { createEnsembleResponse, type EnsembleOutputs } from "./ensemble_response.ts";
 import { EnsembleValues } from "./ensemble_values.ts";
 import { RunSignal } from "./run_signal.ts";
@@ -70,7 +76,10 @@ export class EnsembleRun {
     this.#job = job;
     this.#onEnd = onEnd;
     this.#needed = selectNeededSteps(parts.graph, job.outputs);
-    this.#values = new EnsembleValues(this.#needed.useCounts);
+    this.#values = new EnsembleValues(
+      this.#needed.useCounts,
+      parts.isDecoupled ? this.#laterUses() : undefined,
+    );
   }
 
   /** Starts the steps that need nothing but the request. */
@@ -93,6 +102,12 @@ export class EnsembleRun {
     this.#endIfIdle();
   }
 
+  #laterUses(): ReadonlyMap<string, number> {
+    const { graph, boundSteps } = this.#parts;
+    const isDecoupled = ({ index }: EnsembleStep) => boundSteps[index]!.isDecoupled;
+    return countLaterUses(graph, { needed: this.#needed, outputs: this.#job.outputs, isDecoupled });
+  }
+
   /** New values of an iteration are there: starts the steps that now have all inputs, and answers when it can. */
   #advance(tensors: readonly string[], iteration: number, cause: StepCall | undefined): void {
     const { graph, boundSteps } = this.#parts;
@@ -109,7 +124,7 @@ export class EnsembleRun {
   }
 
   #prepare(bound: BoundStep, iteration: number, cause: StepCall | undefined): void {
-    const call = new StepCall(bound, iteration, this.#job, this.#values);
+    const call = new StepCall(bound, iteration, this.#job, this.#values, cause);
     const { gate } = bound;
     if (gate === undefined || gate.tryEnter()) return this.#send(call);
     cause?.hold();
@@ -121,6 +136,7 @@ export class EnsembleRun {
     this.#waiting.set(call, () => {
       giveUp();
       call.buffers.release();
+      call.leaveSource();
       cause?.unhold();
     });
   }
@@ -143,6 +159,7 @@ export class EnsembleRun {
   #receive(call: StepCall, { response, error }: StreamedResponse): Promise<void> | undefined {
     if (error !== undefined) this.#fail(call, error);
     else if (response !== undefined) this.#store(call, response);
+    if (call.isFlooding) this.#fail(call, floodError(call));
     if (this.#isOver || this.#error !== undefined) return undefined;
     const held = call.held();
     const client = this.#clientHold;
@@ -155,6 +172,7 @@ export class EnsembleRun {
     if (last?.error !== undefined) this.#fail(call, last.error);
     else if (last?.response !== undefined) this.#store(call, last.response);
     call.buffers.release();
+    call.leaveSource();
     this.#endIfIdle();
     call.leaveGate();
   }
@@ -251,4 +269,12 @@ export class EnsembleRun {
         `least one output is not set while no more ensemble steps can be made`,
     );
   }
+}
+
+function floodError({ bound: { step } }: StepCall): ServerError {
+  return new ServerError(
+    "UNAVAILABLE",
+    `model '${step.modelName}' sends responses without waiting for the steps behind it, and too ` +
+      `many of them are not over`,
+  );
 }

@@ -27,16 +27,25 @@ interface StoredValue {
 /** The values of all tensors of one request by iteration, each kept until its last use. */
 export class EnsembleValues {
   readonly #useCounts: ReadonlyMap<string, number>;
+  readonly #laterUseCounts: ReadonlyMap<string, number>;
   readonly #values = new Map<string, Map<number, StoredValue>>();
 
-  /** How often each value of a tensor will be taken; others are not stored. */
-  constructor(useCounts: ReadonlyMap<string, number>) {
+  /**
+   * How often each value of a tensor will be taken; others are not stored.
+   * @param laterUseCounts the same for iterations after the first, if that makes a difference
+   */
+  constructor(
+    useCounts: ReadonlyMap<string, number>,
+    laterUseCounts: ReadonlyMap<string, number> = useCounts,
+  ) {
     this.#useCounts = useCounts;
+    this.#laterUseCounts = laterUseCounts;
   }
 
   /** Stores a value; false when nobody needs the tensor. */
   add(tensor: string, iteration: number, value: EnsembleValue): boolean {
-    const useCount = this.#useCounts.get(tensor);
+    const useCounts = iteration === 0 ? this.#useCounts : this.#laterUseCounts;
+    const useCount = useCounts.get(tensor);
     if (useCount === undefined) return false;
     let byIteration = this.#values.get(tensor);
     if (byIteration === undefined) this.#values.set(tensor, byIteration = new Map());

@@ -11,6 +11,11 @@ import {
 } from "./ensemble_values.ts";
 import { SharedBuffers } from "./shared_buffers.ts";
 
+/** A decoupled call is asked to wait while so many requests of the steps behind it are not over. */
+const FOLLOWERS_HELD = 1024;
+/** A model that does not wait may not cause more. */
+const FOLLOWERS_MAX = 65_536;
+
 /** One request of a step. */
 export class StepCall {
   readonly bound: BoundStep;
@@ -18,15 +23,28 @@ export class StepCall {
   /** The buffers of the inputs: in use by the call and by all its responses, which may be views of them. */
   readonly buffers: SharedBuffers;
   readonly #sequence: SequenceOverride | undefined;
+  /** The nearest decoupled call before this one: it goes on as fast as what it causes. */
+  readonly #source: StepCall | undefined;
+  /** Calls that have this one as source and are not over, with all that they caused. */
+  #followerCount = 0;
+  #isOver = false;
   #request: InferRequest | undefined;
   #holdCount = 0;
   #freed: PromiseWithResolvers<void> | undefined;
   #isEnded = false;
 
-  /** Takes the inputs of the step out of the values. */
-  constructor(bound: BoundStep, iteration: number, job: Job, values: EnsembleValues) {
+  /** Takes the inputs of the step out of the values. @param cause the call whose response made this one possible. */
+  constructor(
+    bound: BoundStep,
+    iteration: number,
+    job: Job,
+    values: EnsembleValues,
+    cause: StepCall | undefined,
+  ) {
     this.bound = bound;
     this.iteration = iteration;
+    if (cause !== undefined) this.#source = cause.bound.isDecoupled ? cause : cause.#source;
+    if (this.#source !== undefined) this.#source.#followerCount++;
     const taken = new Map<string, EnsembleValue>();
     const inputs: InferInput[] = [];
     let sequence: SequenceOverride | undefined;
@@ -82,16 +100,40 @@ export class StepCall {
 
   unhold(): void {
     if (--this.#holdCount > 0) return;
-    this.#freed?.resolve();
-    this.#freed = undefined;
+    this.#goOn();
     if (this.#isEnded) this.bound.gate?.leave();
   }
 
-  /** Settles when no step waits because of this call; undefined = none does. */
+  /** The call caused more than a model may that does not wait when it is asked to. */
+  get isFlooding(): boolean {
+    return this.#followerCount > FOLLOWERS_MAX;
+  }
+
+  /** Settles when no step waits because of this call, and not too many run; undefined = that is so. */
   held(): Promise<void> | undefined {
-    if (this.#holdCount === 0) return undefined;
+    if (this.#holdCount === 0 && this.#followerCount < FOLLOWERS_HELD) return undefined;
     this.#freed ??= Promise.withResolvers<void>();
     return this.#freed.promise;
+  }
+
+  /** The call is over, and has started what it caused: with the last of that its source may go on. */
+  leaveSource(): void {
+    this.#isOver = true;
+    this.#leaveIfOver();
+  }
+
+  #leaveIfOver(): void {
+    const source = this.#source;
+    if (!this.#isOver || this.#followerCount > 0 || source === undefined) return;
+    source.#followerCount--;
+    source.#goOn();
+    source.#leaveIfOver();
+  }
+
+  #goOn(): void {
+    if (this.#holdCount > 0 || this.#followerCount > FOLLOWERS_HELD / 2) return;
+    this.#freed?.resolve();
+    this.#freed = undefined;
   }
 
   /** The call is over: its place is free when what it caused has found one. */
