@@ -242,6 +242,7 @@ def test_decoupled_step_makes_the_ensemble_decoupled(server, stream):
 
 def test_back_pressure_bounds_memory(server, stream):
     """D34: 1000 responses of 1 MB through a step of 10 ms, four in flight."""
+    assert "Ensemble model 'e_large' configured with max_inflight_requests: 4" in server.log()
     stream.send("e_large", decoupled_arrays([7, 8, 9]), "r")
     stream.good(timeout=30)
     before, peak = server.rss_bytes(), 0

@@ -207,6 +207,9 @@ function bindSteps(config: ModelConfig, { graph, models, parts }: SchedulerSourc
     ? schedulingChoice.value.maxInflightRequests
     : 0;
   const log = moduleLog(parts.log, "ensemble_scheduler.ts");
+  if (limit > 0) {
+    log.info(`Ensemble model '${config.name}' configured with max_inflight_requests: ${limit}`);
+  }
   return graph.steps.map((step) => {
     const gate = limit === 0 ? undefined : new StepGate({
       limit,
