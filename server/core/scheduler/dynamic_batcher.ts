@@ -1,6 +1,6 @@
 import type { ModelInstance } from "../../../backends/backend.ts";
 import { ServerError } from "../../../proto/status.ts";
-import type { Clock, Timer } from "../clock.ts";
+import type { Clock } from "../clock.ts";
 import { type BatchComparison, createBatchComparison } from "./batch_compare.ts";
 import { type BatchPlan, planBatch } from "./batch_plan.ts";
 import type { BatchRules } from "./batch_rules.ts";
@@ -10,6 +10,7 @@ import { cancelledError, type FailureReason, type Job } from "./job.ts";
 import { ReleaseOrder } from "./release_order.ts";
 import { RequestQueue } from "./request_queue.ts";
 import { InflightCounter, type InstanceScheduler, stoppedError } from "./scheduler.ts";
+import { WakeTimer } from "./wake_timer.ts";
 
 /** What a dynamic batcher works with. */
 export type DynamicBatcherParts =
@@ -34,9 +35,8 @@ export class DynamicBatcher implements InstanceScheduler {
   readonly #unwatched: Job[] = [];
   /** Requests still to come before the first batch (`TRITONSERVER_DELAY_SCHEDULER`). */
   #heldCount: number;
+  readonly #timer: WakeTimer;
   #isPassPlanned = false;
-  #timer: Timer | undefined;
-  #timerAtMs = Infinity;
 
   constructor(rules: BatchRules, parts: DynamicBatcherParts) {
     this.#rules = rules;
@@ -49,6 +49,7 @@ export class DynamicBatcher implements InstanceScheduler {
       ? new ReleaseOrder((job) => this.#release(job))
       : undefined;
     this.#heldCount = parts.delaySchedulerCount;
+    this.#timer = new WakeTimer(this.#clock, () => this.#pass());
     this.#pool.onFinished = (jobs) => this.#onFinished(jobs);
     this.#pool.onAvailable = () => this.#pass();
   }
@@ -89,7 +90,7 @@ export class DynamicBatcher implements InstanceScheduler {
     this.#heldCount = 0;
     this.#planPass();
     // A timer of requests long gone would hold on to the model.
-    return stopping.then(() => this.#timer?.cancel());
+    return stopping.then(() => this.#timer.cancel());
   }
 
   #planPass(): void {
@@ -118,7 +119,7 @@ export class DynamicBatcher implements InstanceScheduler {
       this.#pool.run(plan.jobs);
     }
     if (this.#pool.heldBackCount > 0) waitUntilMs = this.#askForInstance(nowMs, waitUntilMs);
-    this.#armTimer(Math.min(waitUntilMs, this.#queue.earliestDeadlineMs), nowMs);
+    this.#timer.arm(Math.min(waitUntilMs, this.#queue.earliestDeadlineMs));
   }
 
   #planBatch(nowMs: number): BatchPlan {
@@ -182,20 +183,6 @@ export class DynamicBatcher implements InstanceScheduler {
   readonly #onEnd = (): void => {
     this.#inflight.subtract();
     this.#order?.advance();
-  };
-
-  /** One timer serves for everything; one that fires too early is cheaper than arming it anew at every request. */
-  #armTimer(atMs: number, nowMs: number): void {
-    if (atMs >= this.#timerAtMs) return;
-    this.#timer?.cancel();
-    this.#timerAtMs = atMs;
-    this.#timer = this.#clock.setTimer(Math.max(0, atMs - nowMs), this.#onTimer);
-  }
-
-  readonly #onTimer = (): void => {
-    this.#timer = undefined;
-    this.#timerAtMs = Infinity;
-    this.#pass();
   };
 }
 

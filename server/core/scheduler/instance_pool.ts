@@ -84,11 +84,6 @@ export class InstancePool {
     return this.#idle.count;
   }
 
-  /** Instances, running or not, without those that leave. */
-  get instanceCount(): number {
-    return this.#instances.size;
-  }
-
   /** Instances that run nothing and must wait for resources; always 0 without rate limiter. */
   get heldBackCount(): number {
     return this.#idle.heldBackCount;
@@ -172,7 +167,7 @@ export class InstancePool {
       const job = jobs[index]!;
       let outcome = outcomes[index] ?? missingOutcome();
       if ("streamed" in outcome) outcome = this.#streamed(instance, job, outcome);
-      job.outcome = this.refine === undefined ? outcome : this.refine(job, outcome);
+      job.outcome = this.refine === undefined ? outcome : this.#refined(this.refine, job, outcome);
     }
     const endMs = this.#clock.now();
     const times = { startMs, inputEndMs, outputStartMs, endMs };
@@ -186,6 +181,21 @@ export class InstancePool {
       this.#checkLeft(instance);
     }
     this.onFinished(jobs);
+  }
+
+  /** Whatever happens, the instance comes back and every job gets an answer. */
+  #refined(
+    refine: (job: Job, outcome: ExecuteOutcome) => ExecuteOutcome,
+    job: Job,
+    outcome: ExecuteOutcome,
+  ): ExecuteOutcome {
+    try {
+      return refine(job, outcome);
+    } catch (reason) {
+      // Such as too little memory for a copy of a state.
+      if ("outputs" in outcome) outcome.release?.();
+      return { error: ServerError.from(reason) };
+    }
   }
 
   #checkLeft(instance: ModelInstance): void {

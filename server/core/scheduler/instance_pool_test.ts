@@ -13,12 +13,32 @@ import { DefaultScheduler } from "./default_scheduler.ts";
 import { DynamicBatcher } from "./dynamic_batcher.ts";
 import { type FakeExecution, FakeInstance, type FakeInstanceOptions } from "./fake_instance.ts";
 import { InstancePool } from "./instance_pool.ts";
-import { Job } from "./job.ts";
+import { Job, type JobOptions } from "./job.ts";
 import { RateLimiterFixture } from "./rate_limiter_fixture.ts";
 import type { InstanceScheduler } from "./scheduler.ts";
 
 type Kind = "DefaultScheduler" | "DynamicBatcher";
 const KINDS: readonly Kind[] = ["DefaultScheduler", "DynamicBatcher"];
+
+function createJob(id: string, clock: FakeClock, onDone: JobOptions["onDone"]): Job {
+  return new Job({
+    id,
+    correlationId: 0n,
+    batchSize: 1,
+    inputs: [],
+    outputs: ["Y"],
+    parameters: {},
+    signal: undefined,
+    priority: 0,
+    timeoutUs: 0,
+    startMs: clock.now(),
+    onDone,
+  });
+}
+
+function createObserver(clock: FakeClock): VersionStatistics {
+  return new VersionStatistics({ model: "m", version: 1, tags: {}, clock, statistics: {} });
+}
 
 /** A model whose instances come and go. */
 class Fixture {
@@ -34,13 +54,7 @@ class Fixture {
     const { clock } = this;
     this.#options = options;
     for (let index = 0; index < count; index++) this.createInstance();
-    const observer = new VersionStatistics({
-      model: "m",
-      version: 1,
-      tags: {},
-      clock,
-      statistics: {},
-    });
+    const observer = createObserver(clock);
     const pool = new InstancePool({ instances: [...this.instances], clock, observer });
     const config = create(ModelConfigSchema, { name: "m", maxBatchSize: 1 });
     const batching = create(ModelDynamicBatchingSchema, { preferredBatchSize: [1] });
@@ -66,20 +80,8 @@ class Fixture {
 
   send(count: number): void {
     for (let index = 0; index < count; index++) {
-      const job = new Job({
-        id: String(this.#sentCount++),
-        correlationId: 0n,
-        batchSize: 1,
-        inputs: [],
-        outputs: ["Y"],
-        parameters: {},
-        signal: undefined,
-        priority: 0,
-        timeoutUs: 0,
-        startMs: this.clock.now(),
-        onDone: ({ id }) => void this.answered.push(id),
-      });
-      this.scheduler.enqueue(job);
+      const id = String(this.#sentCount++);
+      this.scheduler.enqueue(createJob(id, this.clock, () => void this.answered.push(id)));
     }
   }
 
@@ -243,4 +245,24 @@ Deno.test("ModelRates forgets the plans of instances that could not be made", ()
   assert.equal(fixture.limiter.resources()[0]?.capacity, 5);
   model.rates.cancelPlans();
   assert.equal(fixture.limiter.resources()[0]?.capacity, 1);
+});
+
+Deno.test("InstancePool.run() answers and goes on when an outcome cannot be refined", async () => {
+  const clock = new FakeClock();
+  const observer = createObserver(clock);
+  const instance = new FakeInstance("m_0", { clock, executions: [], executeMs: [10] });
+  const pool = new InstancePool({ instances: [instance], clock, observer });
+  pool.refine = () => {
+    throw new RangeError("Array buffer allocation failed");
+  };
+  pool.onFinished = (jobs) => jobs.forEach((job) => job.settle(job.outcome!, () => {}));
+  const codes: unknown[] = [];
+  const job = createJob("a", clock, (_job, response) => {
+    codes.push(response !== undefined && "error" in response && response.error.code);
+  });
+  observer.accepted(job);
+  pool.run([job]);
+  await clock.advance(10);
+  assert.deepEqual(codes, ["INTERNAL"]);
+  assert.equal(pool.idleCount, 1);
 });

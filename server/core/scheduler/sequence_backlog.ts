@@ -30,10 +30,6 @@ export class SequenceBacklog {
     return count;
   }
 
-  has(sequence: Sequence): boolean {
-    return this.#sequences.has(sequence);
-  }
-
   /** A request came for a sequence that waits here, or that begins to. */
   add(sequence: Sequence, job: Job): void {
     this.#sequences.add(sequence);

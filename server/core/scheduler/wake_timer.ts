@@ -1,8 +1,5 @@
 import type { Clock, Timer } from "../clock.ts";
 
-/** No timer is armed for longer, ms: what a system timer can hold. */
-const DELAY_MS_MAX = 1_000_000_000;
-
 /**
  * One timer for everything that waits for time to pass: it fires at the earliest time it was asked for, or a little
  * before there is something to do, which is cheaper than arming it anew at every request.
@@ -24,7 +21,7 @@ export class WakeTimer {
     this.#timer?.cancel();
     this.#atMs = atMs;
     const delayMs = Math.max(0, atMs - this.#clock.now());
-    this.#timer = this.#clock.setTimer(Math.min(delayMs, DELAY_MS_MAX), this.#fire);
+    this.#timer = this.#clock.setTimer(delayMs, this.#fire);
   }
 
   cancel(): void {
