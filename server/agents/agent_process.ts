@@ -6,6 +6,9 @@ import { type AgentQuestion, type AgentReply, ANSWER_MARK } from "./agent_messag
 /** What an agent may print, its answer included. */
 const OUTPUT_BYTES_MAX = 1024 * 1024;
 const ERROR_LINES = 3;
+const MEMORY_LOOK_MS = 100;
+/** What Deno takes for itself, beside the heap. */
+const OWN_MEMORY_MIB = 256;
 
 /** What the process of an agent is started with. */
 export interface AgentProcessOptions {
@@ -38,6 +41,12 @@ export async function runAgentProcess(options: AgentProcessOptions): Promise<Age
     () => kill(`it took longer than ${manifest.timeoutMs / 1000} s`),
     manifest.timeoutMs,
   );
+  const memoryMib = manifest.memoryMib + OWN_MEMORY_MIB;
+  const look = setInterval(async () => {
+    if (await residentMib(child.pid) > memoryMib) {
+      kill(`it took more than ${memoryMib} MiB of memory`);
+    }
+  }, MEMORY_LOOK_MS);
   const overflow = () => kill(`it printed more than ${OUTPUT_BYTES_MAX} bytes`);
   try {
     const [output, errors, status] = await Promise.all([
@@ -57,6 +66,7 @@ export async function runAgentProcess(options: AgentProcessOptions): Promise<Age
     throw new ServerError("INTERNAL", `its process ended without an answer (${how})${why}`);
   } finally {
     clearTimeout(timer);
+    clearInterval(look);
     globalThis.removeEventListener("unload", killAtExit);
     kill();
   }
@@ -114,6 +124,12 @@ function environmentOf({ permissions }: AgentManifest): Record<string, string> {
     if (value !== undefined) environment[name] = value;
   }
   return environment;
+}
+
+/** Memory that buffers outside of the heap take counts, too; 0 where the system does not tell. */
+async function residentMib(pid: number): Promise<number> {
+  const text = await Deno.readTextFile(`/proc/${pid}/status`).catch(() => "");
+  return Number(/^VmRSS:\s*(\d+) kB$/m.exec(text)?.[1] ?? 0) / 1024;
 }
 
 async function writeAll(stream: WritableStream<Uint8Array>, text: string): Promise<void> {

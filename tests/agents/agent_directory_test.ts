@@ -169,6 +169,14 @@ const FAULTY: Readonly<
     /ended without an answer/,
     { memory_mib: 64 },
   ],
+  "takes all memory outside of the heap": [
+    `const wait = () => new Promise((go) => setTimeout(go, 5));
+     export const load = async () => {
+       for (const all = [];;) { all.push(new Uint8Array(1 << 24).fill(1)); await wait(); }
+     }`,
+    /took more than 320 MiB of memory/,
+    { memory_mib: 64 },
+  ],
   "prints without end": [
     `export const load = () => { for (;;) console.log("x".repeat(10000)); }`,
     /printed more than 1048576 bytes/,
