@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { DEFAULT_TRACE_OPTIONS, parseTraceNumber } from "./options_trace.ts";
 import { TraceFixture } from "./trace_fixture.ts";
-import { Tracer } from "./tracer.ts";
+import type { Tracer } from "./tracer.ts";
 
 const ON = { levels: ["TIMESTAMPS"], rate: 1, count: -1, logFrequency: 0 } as const;
 
