@@ -128,7 +128,8 @@ Deno.test("Connect with protobuf serves ModelInfer, also compressed", async () =
 
 Deno.test("Connect answers errors with their code", async () => {
   const { api, post } = setUp();
-  const unknown = await post(`${SERVICE}/ModelReady`, { headers: JSON_TYPE, body: '{"name":"x"}' });
+  const body = '{"name":"x"}';
+  const unknown = await post(`${SERVICE}/ModelMetadata`, { headers: JSON_TYPE, body });
   assert.equal(unknown.response.status, 404);
   assert.deepEqual(JSON.parse(new TextDecoder().decode(unknown.bytes)), {
     code: "not_found",

@@ -27,7 +27,11 @@ Deno.test("model calls answer from the facade", async () => {
     ModelReadyRequestSchema,
     create(ModelReadyRequestSchema, { name: "x" }),
   );
-  assert.equal((await call("ModelReady", unknown)).trailers?.["grpc-status"], "5");
+  const ready = await call("ModelReady", unknown);
+  assert.equal(ready.trailers?.["grpc-status"], "0");
+  assert.deepEqual([...ready.sent[0]!.subarray(5)], [], "false");
+  const nameless = await call("ModelMetadata", unknown);
+  assert.equal(nameless.trailers?.["grpc-status"], "5");
 });
 
 Deno.test("RepositoryIndex fills unknown members with empty strings", async () => {
