@@ -1,7 +1,5 @@
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
-import { configError } from "../../proto/model_config.ts";
 import { printableName } from "../../proto/model_name.ts";
-import { ServerError } from "../../proto/status.ts";
 import type { AgentParts } from "./config_agents.ts";
 import type { Log } from "./log.ts";
 import { isAmbiguousName, modelId, splitModelId } from "./model_id.ts";
@@ -85,11 +83,7 @@ class ModelRepositories implements WatchedRepository {
     // Taken before anything is read: what changes from now on is noticed by the next look.
     const files = override?.files === undefined ? await this.#files(namespace, name) : undefined;
     const model = await repository.read(name, override);
-    const { labels, issues } = readVersionLabels(model.config, model.versions);
-    if (issues.length > 0) {
-      await model.hold?.settle();
-      throw configError(issues, model.positions);
-    }
+    const { labels } = readVersionLabels(model.config, model.versions);
     const steps = await this.#resolveSteps(model.config, namespace);
     const isPolled = this.#options.modelControlMode === "poll" && override === undefined;
     const stamp = isPolled ? files && filesStamp(files) : model.stamp;

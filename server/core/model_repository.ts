@@ -29,7 +29,7 @@ import { findVersions, selectVersions, type VersionFolders } from "./model_repos
 import type { ServerOptions } from "./options.ts";
 import { type ModelOverride, type OverrideFiles, writeOverrideFiles } from "./override_files.ts";
 import { type TemporaryFolder, TemporaryFolders } from "./temporary_folders.ts";
-import type { VersionLabels } from "./version_labels.ts";
+import { readVersionLabels, type VersionLabels } from "./version_labels.ts";
 
 /** Reason of a model that two repositories have; neither is loaded (management.md §3). */
 export const DUPLICATE_MODEL_REASON = "model appears in two or more repositories";
@@ -226,6 +226,7 @@ class DiskRepository implements ExaminableRepository {
     const { selected, issues: versionIssues } = this.#selectVersions(config, folders.versions);
     // Without any version there is nothing to serve, whatever the policy turns out to be.
     if (!isUnreadable || folders.versions.length === 0) issues.push(...versionIssues);
+    if (selected.length > 0) issues.push(...readVersionLabels(config, selected).issues);
     return {
       name,
       directory,

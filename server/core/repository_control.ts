@@ -111,7 +111,7 @@ export class RepositoryControl {
 
   #look(): Promise<RepositoryLook> {
     const { repository } = this.#parts;
-    if (!("look" in repository)) throw new TypeError("the repository cannot be polled");
+    if (!("look" in repository)) throw new TypeError("The repository cannot be polled");
     return repository.look();
   }
 

@@ -19,6 +19,7 @@ import { InstanceSet } from "./instance_set.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { Model } from "./model.ts";
 import { splitModelId } from "./model_id.ts";
+import { modelStatisticsOptions } from "./model_metrics.ts";
 import type { ModelRegistry } from "./model_registry.ts";
 import type { RepositoryModel } from "./model_repository.ts";
 import type { ResponseCache } from "./response_cache.ts";
@@ -82,24 +83,20 @@ export async function loadVersion(
   const partition = config.responseCache?.enable
     ? parts.responseCache?.createPartition()
     : undefined;
+  const { namespace } = splitModelId(model.name);
   const statistics = createStatistics(source, parts, {
     cached: partition !== undefined,
-    namespace: splitModelId(model.name).namespace,
+    namespace,
   });
   const { clock, delaySchedulerCount } = parts;
-  const warmupLog = moduleLog(parts.log, "warmup.ts");
-  const create = async (placement: InstancePlacement): Promise<ModelInstance> => {
-    const instance = await createInstance(backendModel, placement);
-    try {
-      await warmUp(instance, { config, samples, observer: statistics, clock, log: warmupLog });
-    } catch (reason) {
-      await instance[Symbol.asyncDispose]();
-      throw reason;
-    }
-    return instance;
-  };
-  const instanceLog = moduleLog(parts.log, "instance_set.ts");
-  const instanceSet = disposables.use(new InstanceSet({ create, rates, log: instanceLog }));
+  const warmup = { config, samples, observer: statistics, clock, log: warmupLog(parts) };
+  const instanceSet = disposables.use(
+    new InstanceSet({
+      create: (placement) => createInstance(backendModel, placement, warmup),
+      rates,
+      log: moduleLog(parts.log, "instance_set.ts"),
+    }),
+  );
   await instanceSet.fill(planned);
   const poolParts = { clock, observer: statistics, ...(rates === undefined ? {} : { rates }) };
   const running = createScheduler(config, {
@@ -113,11 +110,8 @@ export async function loadVersion(
     stateRules,
   });
   instanceSet.serve(running);
-  const cacheParts = {
-    observer: statistics,
-    clock,
-    log: moduleLog(parts.log, "response_cache.ts"),
-  };
+  const cacheLog = moduleLog(parts.log, "response_cache.ts");
+  const cacheParts = { observer: statistics, clock, log: cacheLog };
   const cached = addCache(config, partition && { scheduler: running, partition, ...cacheParts });
   disposables.move();
   return new Model({
@@ -161,7 +155,7 @@ function createSource(model: RepositoryModel, version: number): ConfigSource {
 
 function createStatistics(
   { name, version, config }: ConfigSource,
-  { clock, statistics }: VersionLoaderParts,
+  { clock, statistics, log }: VersionLoaderParts,
   { cached, namespace }: { readonly cached: boolean; readonly namespace: string },
 ): VersionStatistics {
   return new VersionStatistics({
@@ -170,19 +164,33 @@ function createStatistics(
     version,
     tags: config.metricTags,
     clock,
-    statistics,
+    statistics: modelStatisticsOptions(config, statistics, moduleLog(log, "model.ts")),
     decoupled: config.modelTransactionPolicy?.decoupled ?? false,
     cached,
   });
 }
 
+function warmupLog({ log }: VersionLoaderParts): Log {
+  return moduleLog(log, "warmup.ts");
+}
+
+/** Creates an instance that is ready to serve. */
 async function createInstance(
   backendModel: BackendModel,
   placement: InstancePlacement,
+  warmup: Parameters<typeof warmUp>[1],
 ): Promise<ModelInstance> {
+  let instance: ModelInstance;
   try {
-    return await backendModel.createInstance(placement);
+    instance = await backendModel.createInstance(placement);
   } catch (error) {
     throw ServerError.from(error);
   }
+  try {
+    await warmUp(instance, warmup);
+  } catch (reason) {
+    await instance[Symbol.asyncDispose]();
+    throw reason;
+  }
+  return instance;
 }

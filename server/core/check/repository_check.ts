@@ -6,6 +6,7 @@ import { composingModels, findCircle, sortByDependency } from "../ensemble/compo
 import { checkComposition, type ComposingModel } from "../ensemble/composition_check.ts";
 import type { EnsembleStep } from "../ensemble/ensemble_graph.ts";
 import { DUPLICATE_MODEL_REASON, openModelRepository } from "../model_repository.ts";
+import { isHidden } from "../model_repository_look.ts";
 import type { CheckedModel, CheckParts } from "./model_check.ts";
 
 /** A fault that concerns no configuration: of a repository, or of a folder that cannot be read as a model. */
@@ -65,6 +66,7 @@ async function listModels(
     const alone = openModelRepository({ ...options, modelRepositories: [repository] }, SILENT_LOG);
     try {
       for (const name of await alone.list()) {
+        if (isHidden(name)) continue;
         places.set(name, [...places.get(name) ?? [], repository]);
       }
     } catch (reason) {
