@@ -56,6 +56,12 @@ Deno.test("formatMetrics() shows summaries of the cache, and none of requests, o
   assert.ok(text.includes('nv_inference_queue_summary_us_count{model="m"'));
 });
 
+Deno.test("formatMetrics() does not name the summary of requests when every version uses the cache", () => {
+  const text = formatMetrics({ versions: [version("m", true, [0.5])] });
+  assert.ok(!text.includes("nv_inference_request_summary"));
+  assert.ok(text.includes("# TYPE nv_inference_queue_summary_us summary\n"));
+});
+
 Deno.test("formatMetrics() shows the whole cache of a server that has one", () => {
   const text = formatMetrics({ versions: [], cache: CACHE });
   const lines = text.split("\n").filter((line) => line.startsWith("nv_cache"));

@@ -62,7 +62,8 @@ function optionalFamilies(
   return [
     ...(isCached ? VERSION_CACHE_FAMILIES : []),
     ...(versions.some((version) => version.firstResponse !== undefined) ? HISTOGRAM_FAMILIES : []),
-    ...(hasSummaries ? SUMMARY_FAMILIES : []),
+    // With the cache there may be no summary of requests at all.
+    ...SUMMARY_FAMILIES.filter(({ samples }) => versions.some((each) => samples(each).length > 0)),
     ...(hasSummaries && isCached ? VERSION_CACHE_SUMMARY_FAMILIES : []),
   ];
 }

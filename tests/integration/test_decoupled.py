@@ -166,6 +166,17 @@ def test_aio_client(server):
     assert seen == {str(number): [(number, index) for index in range(10)] for number in range(10)}
 
 
+def test_buckets_of_the_model(server, stream):
+    stream.send("repeat_buckets", repeat_inputs([1], 50))
+    stream.good()
+
+    def bucket(**labels):
+        return metric(server, "nv_inference_first_response_histogram_ms_bucket", model="repeat_buckets", **labels)
+
+    assert wait_until(lambda: inflight(server, "repeat_buckets") == 0)
+    assert [bucket(le="1"), bucket(le="10000"), bucket(le="+Inf"), bucket()] == [0, 1, 1, 2]
+
+
 def test_statistics_of_requests(server, stream):
     def numbers():
         stats = statistics(server, "repeat_int32")

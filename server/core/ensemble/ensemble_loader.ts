@@ -17,6 +17,7 @@ import { type OutputLabels, readLabels } from "../config_labels.ts";
 import { type Log, moduleLog } from "../log.ts";
 import { Model } from "../model.ts";
 import { splitModelId } from "../model_id.ts";
+import { modelStatisticsOptions } from "../model_metrics.ts";
 import type { ModelRegistry } from "../model_registry.ts";
 import type { RepositoryModel } from "../model_repository.ts";
 import { releaseResponse } from "../model_response.ts";
@@ -90,7 +91,7 @@ export async function loadEnsemble(
     version,
     tags: config.metricTags,
     clock: parts.clock,
-    statistics: parts.statistics,
+    statistics: modelStatisticsOptions(config, parts.statistics, moduleLog(parts.log, "model.ts")),
     decoupled: config.modelTransactionPolicy!.decoupled,
     cached: isCached(config, parts),
   });
