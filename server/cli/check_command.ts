@@ -58,7 +58,7 @@ async function createReport(
   const fixes: CheckFix[] = [];
   const checkOne = async (name: string): Promise<CheckedModel> => {
     const model = await checkModelDeeply(name, parts);
-    if (!isFix || model.stage === "good") return model;
+    if (!isFix || model.stage === "good" || model.isRewritten) return model;
     const fixed = await fixModel(model, parts);
     if (fixed.after === fixed.before) return model;
     const { repository, directory } = model;

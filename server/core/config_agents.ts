@@ -32,6 +32,8 @@ export interface AgentsResult {
   readonly folders: readonly TemporaryFolder[];
   /** Why the model must not be loaded. */
   readonly issues: readonly ConfigIssue[];
+  /** An agent that may rewrite the model refused it, or was not run. */
+  readonly isUnfinished: boolean;
 }
 
 /**
@@ -57,10 +59,12 @@ export async function runRepositoryAgents(
     if (chain.issues.length > 0) break;
     await chain.load(agent, agents[index]!, agentPath(index));
   }
-  return chain;
+  const { directory, root, runs, folders, issues } = chain;
+  const isUnfinished = issues.length > 0 && agents.some(({ name }) => name !== CHECKSUM_AGENT);
+  return { directory, root, runs, folders, issues, isUnfinished };
 }
 
-class AgentChain implements AgentsResult {
+class AgentChain implements Omit<AgentsResult, "isUnfinished"> {
   readonly runs: AgentRun[] = [];
   readonly folders: TemporaryFolder[] = [];
   readonly issues: ConfigIssue[] = [];

@@ -65,6 +65,8 @@ export interface ExaminedModel extends RepositoryModel {
   readonly isUnreadable: boolean;
   /** The configuration file relative to the model's folder, and its text; undefined when there is none. */
   readonly file: ConfigFile | undefined;
+  /** Where it is in the repository, also when an agent made another folder of it. */
+  readonly own: ModelPlace;
 }
 
 /** What is read in place of what is on disk. */
@@ -133,9 +135,8 @@ class DiskRepository implements ExaminableRepository {
   }
 
   async read(name: string, override?: ModelOverride): Promise<RepositoryModel> {
-    const { issues, isUnreadable: _, file: _file, ...model } = await this.examine(name, {
-      override,
-    });
+    const examined = await this.examine(name, { override });
+    const { issues, isUnreadable: _, file: _file, own: _own, ...model } = examined;
     if (issues.length === 0) return model;
     await model.hold?.settle();
     throw configError(issues, model.positions);
@@ -175,14 +176,17 @@ class DiskRepository implements ExaminableRepository {
       options: this.#options,
     });
     const isUnreadable = written.parsed.issues.length > 0;
-    const { runs, issues: agentIssues, ...place } = isUnreadable
-      ? { ...own, runs: [], folders: [], issues: [] }
+    const { runs, ...place } = isUnreadable
+      ? { ...own, runs: [], folders: [], issues: [], isUnfinished: false }
       : await runRepositoryAgents(written.parsed.config, { model: name, ...own }, this.#agentParts);
     place.folders.forEach(keep);
     const config = place.directory === own.directory || override !== undefined
       ? written
       : await readModelConfig(name, place, { before: written, options: this.#options });
-    const examined = await this.#check(name, place, { ...config, stamp, agentIssues });
+    const checked = await this.#check(name, place, { ...config, stamp });
+    // Of a model that an agent was to rewrite, and did not, nothing else can be said.
+    const issues = [...place.issues, ...place.isUnfinished ? [] : checked.issues];
+    const examined = { ...checked, issues, own };
     if (folders.length === 0 && runs.length === 0) return examined;
     kept.move();
     return { ...examined, hold: new ModelHold({ model: name, runs, folders, log: this.#log }) };
@@ -203,17 +207,14 @@ class DiskRepository implements ExaminableRepository {
   async #check(
     name: string,
     { directory, root: repository }: ModelPlace,
-    { parsed, file, stamp, agentIssues }: ReadConfig & {
-      readonly stamp: string | undefined;
-      readonly agentIssues: readonly ConfigIssue[];
-    },
-  ): Promise<ExaminedModel> {
+    { parsed, file, stamp }: ReadConfig & { readonly stamp: string | undefined },
+  ): Promise<Omit<ExaminedModel, "own">> {
     const { config, positions } = parsed;
     const entries = await readDirectory(directory);
     const folders = findVersions(entries);
     this.#warnIgnored(name, folders.ignored);
     const isUnreadable = parsed.issues.length > 0;
-    const issues: ConfigIssue[] = [...agentIssues];
+    const issues: ConfigIssue[] = [];
     const versionEntries = await firstVersionEntries(directory, folders);
     const backendIssues = await issuesOf(() => autofillBackend(config, { name, versionEntries }));
     if (!isUnreadable) issues.push(...backendIssues);

@@ -48,6 +48,8 @@ export interface CheckedModel {
   /** Absolute paths. */
   readonly repository: string;
   readonly directory: string;
+  /** An agent made another folder of it; its faults are those of that folder, and cannot be mended in this one. */
+  readonly isRewritten: boolean;
   readonly stage: CheckStage;
   readonly file: ConfigFile | undefined;
   readonly positions: ConfigPositions;
@@ -86,8 +88,9 @@ async function checkExamined(
   const { name } = model;
   const place = {
     name,
-    repository: model.repository,
-    directory: model.directory,
+    repository: model.own.root,
+    directory: model.own.directory,
+    isRewritten: model.own.directory !== model.directory,
     file: model.file,
     positions: model.positions,
     warnings,
