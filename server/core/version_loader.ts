@@ -76,18 +76,14 @@ export async function loadVersion(
   await using disposables = new AsyncDisposableStack();
   const planned = planInstances(config);
   const rates = parts.rateLimiter?.addModel(config, planned, source.positions);
-  if (rates !== undefined) disposables.use(rates);
+  disposables.use(rates);
   const backendModel = disposables.use(await openModel(source, backend));
   const stateRules = await createStateRules(config, source.modelDirectory);
   const samples = await readWarmupSamples({ ...source, rules, stateRules });
-  const partition = config.responseCache?.enable
-    ? parts.responseCache?.createPartition()
-    : undefined;
+  const partition = createPartition(config, parts);
   const { namespace } = splitModelId(model.name);
-  const statistics = createStatistics(source, parts, {
-    cached: partition !== undefined,
-    namespace,
-  });
+  const isCached = partition !== undefined;
+  const statistics = createStatistics(source, { ...parts, namespace, isCached });
   const { clock, delaySchedulerCount } = parts;
   const warmup = { config, samples, observer: statistics, clock, log: warmupLog(parts) };
   const instanceSet = disposables.use(
@@ -131,6 +127,10 @@ export async function loadVersion(
   });
 }
 
+function createPartition({ responseCache }: ModelConfig, parts: VersionLoaderParts) {
+  return responseCache?.enable ? parts.responseCache?.createPartition() : undefined;
+}
+
 /** A scheduler before the given one, if there is a cache for it. */
 function addCache(
   { schedulingChoice: choice }: ModelConfig,
@@ -155,8 +155,10 @@ function createSource(model: RepositoryModel, version: number): ConfigSource {
 
 function createStatistics(
   { name, version, config }: ConfigSource,
-  { clock, statistics, log }: VersionLoaderParts,
-  { cached, namespace }: { readonly cached: boolean; readonly namespace: string },
+  { clock, log, statistics, namespace, isCached }: VersionLoaderParts & {
+    readonly namespace: string;
+    readonly isCached: boolean;
+  },
 ): VersionStatistics {
   return new VersionStatistics({
     model: name,
@@ -166,7 +168,7 @@ function createStatistics(
     clock,
     statistics: modelStatisticsOptions(config, statistics, moduleLog(log, "model.ts")),
     decoupled: config.modelTransactionPolicy?.decoupled ?? false,
-    cached,
+    cached: isCached,
   });
 }
 
