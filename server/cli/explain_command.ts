@@ -133,7 +133,7 @@ interface Explanation {
   readonly values: readonly ConfigValue[];
 }
 
-function configPath({ directory, file }: ExaminedModel): string | undefined {
+function configPath({ own: { directory }, file }: ExaminedModel): string | undefined {
   return file === undefined ? undefined : `${directory}/${file.name}`;
 }
 

@@ -34,11 +34,7 @@ def test_server_is_live_and_ready(protocol):
 
 @pytest.mark.parametrize(("model", "version"), [("nobody", ""), ("echo_all", "99")])
 def test_unknown_model_is_not_ready(protocol, model, version):
-    """2.51 says `false`, newer servers say NOT_FOUND over gRPC; clients read both as "not ready"."""
-    try:
-        assert protocol.client.is_model_ready(model, version) is False
-    except InferenceServerException as error:
-        assert protocol.name == "grpc" and status_of(error, protocol) == "NOT_FOUND"
+    assert protocol.client.is_model_ready(model, version) is False
 
 
 def test_server_metadata_names_the_extensions(protocol):

@@ -3,6 +3,8 @@
 import gzip
 import hashlib
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from nereid_testing import onnx_models
 from nereid_testing.observe import wait_until
 from nereid_testing.protocols import PROTOCOLS, HttpProtocol
 from nereid_testing.repository import Repository
-from nereid_testing.server import PROJECT, ServerProcess
+from nereid_testing.server import PROJECT, ServerProcess, server_command
 
 pytestmark = pytest.mark.ours
 
@@ -235,6 +237,30 @@ def test_a_wrong_agent_json_is_told(place):
     place.repository.onnx("m", MODEL, agents(("greedy", {})))
     with place.start(EXPLICIT) as server:
         assert "'permissions.ffi' is unknown" in load_error(server, "m")
+
+
+def run(place, *arguments):
+    command = [*server_command(), *arguments, f"--model-repository={place.repository.root}", f"--repoagent-directory={place.agents}"]
+    environment = {**os.environ, "TMPDIR": str(place.temporary)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, timeout=60, env=environment)
+
+
+def test_check_and_explain_look_at_what_agents_make(place):
+    write_agent(place.agents, "reverse", REVERSE)
+    write_agent(place.agents, "refuses", 'export const load = () => { throw new Error("no licence"); };')
+    place.repository.config("m", 'backend: "onnxruntime"\n' + agents(("reverse", {})))
+    (place.repository.directory("m", 1) / "model.onnx").write_bytes(MODEL.SerializeToString()[::-1])
+    checked = run(place, "check")
+    assert checked.returncode == 0, checked.stdout
+    explained = run(place, "explain", "m")
+    assert explained.returncode == 0 and 'input[0].data_type: "TYPE_FP32"' in explained.stdout, explained.stderr + explained.stdout
+    place.repository.config("n", 'backend: "onnxruntime"\n' + agents(("refuses", {})))
+    place.repository.directory("n", 1)
+    before = (place.repository.root / "n" / "config.pbtxt").read_text()
+    refused = run(place, "check", "--fix")
+    assert refused.returncode == 1 and "n/config.pbtxt:2:44: error" in refused.stdout and "no licence" in refused.stdout
+    assert (place.repository.root / "n" / "config.pbtxt").read_text() == before
+    assert list(place.temporary.iterdir()) == []
 
 
 def test_files_of_a_request_pass_through_agents(place):
