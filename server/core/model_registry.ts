@@ -155,18 +155,23 @@ export class ModelRegistry {
     if (versionText === "") {
       const latest = entry?.latest;
       if (latest !== undefined) return latest;
-      throw unknownModel(name, entry === undefined ? "is not found" : "has no available versions");
+      if (entry !== undefined) throw unknownModel(name, "has no available versions");
+      throw this.#unknown(name);
     }
     const version = entry?.labels === undefined
       ? parseVersionDigits(versionText)
       : labelledVersion(entry, versionText);
-    if (entry === undefined) throw unknownModel(name, "is not found");
+    if (entry === undefined) throw this.#unknown(name);
     const known = entry.version(Number(version));
     if (known === undefined) throw unknownModel(name, `version ${version} is not found`);
     if (known.state !== "READY" || known.model === undefined) {
       throw unknownModel(name, `version ${version} is not at ready state`, "UNAVAILABLE");
     }
     return known.model;
+  }
+
+  #unknown(name: string): ServerError {
+    return unknownModel(name, "is not found", this.#hasNamespaces ? "INVALID_ARG" : "NOT_FOUND");
   }
 
   /**
@@ -334,7 +339,7 @@ function isBeyondInt64(digits: string): boolean {
 function unknownModel(
   name: string,
   what: string,
-  code: "NOT_FOUND" | "UNAVAILABLE" = "NOT_FOUND",
+  code: "NOT_FOUND" | "UNAVAILABLE" | "INVALID_ARG" = "NOT_FOUND",
 ): ServerError {
   return new ServerError(code, `Request for unknown model: '${name}' ${what}`);
 }

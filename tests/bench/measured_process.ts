@@ -31,6 +31,16 @@ export class MeasuredProcess implements AsyncDisposable {
     return total;
   }
 
+  /** Resident memory of the process and its children. */
+  async rssBytes(): Promise<number> {
+    let total = 0;
+    for (const pid of await family(this.#child.pid)) {
+      const text = await Deno.readTextFile(`/proc/${pid}/status`).catch(() => "");
+      total += Number(/^VmRSS:\s+(\d+)/m.exec(text)?.[1] ?? 0) * 1024;
+    }
+    return total;
+  }
+
   /** Waits until something listens on a port, or until an HTTP path answers 200. */
   async waitFor(port: number, path?: string): Promise<void> {
     const end = performance.now() + 60_000;

@@ -28,6 +28,7 @@ import { measureDecoupled, writeDecoupledModel } from "./decoupled.ts";
 import { compareCache, writeCachedModels } from "./response_cache.ts";
 import { compareEnsembles } from "./ensembles.ts";
 import { compareSharedMemory } from "./shared_memory.ts";
+import { compareSwaps } from "./swap.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
 const PROJECT = join(import.meta.dirname!, "..", "..");
@@ -241,6 +242,15 @@ async function main(): Promise<void> {
     print("");
     await compareCache(payloads, {
       directory,
+      options: settings,
+      start: (flags) => startOurs(repository, settings, flags),
+    });
+  }
+  if ("swap".includes(settings.only)) {
+    print("");
+    await compareSwaps({
+      directory,
+      repository,
       options: settings,
       start: (flags) => startOurs(repository, settings, flags),
     });
