@@ -1,10 +1,13 @@
 """Repository agents: the checksum agent, agents of the user's that refuse or rewrite models, and those that misbehave."""
 
+import contextlib
 import gzip
 import hashlib
 import json
 import os
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -275,3 +278,90 @@ def test_files_of_a_request_pass_through_agents(place):
             each.client.unload_model("m")
             assert wait_until(lambda: folders(place.temporary) == [])
             each.close()
+
+
+def poll_server(place, *flags):
+    return place.start("--model-control-mode=poll", "--repository-poll-secs=1", *flags)
+
+
+def test_polling_rewrites_a_model_only_when_it_changed(place):
+    """The agent runs once per change of the model's own folder; the former folder goes with the former model."""
+    place.log.write_text("")
+    code = REVERSE.replace("{ directory, newDirectory })", "{ directory, newDirectory, parameters })").replace(
+        'return "rewritten"', 'await Deno.writeTextFile(parameters.log, "x", { append: true });\n  return "rewritten"'
+    )
+    write_agent(place.agents, "reverse", code, {"permissions": {"write": [str(place.log)]}})
+    place.repository.config("m", 'backend: "onnxruntime"\n' + agents(("reverse", {"log": place.log})))
+    file = place.repository.directory("m", 1) / "model.onnx"
+    file.write_bytes(MODEL.SerializeToString()[::-1])
+    with poll_server(place) as server:
+        works(server, "m")
+        first = folders(place.temporary)
+        assert len(first) == 1
+        time.sleep(2.5)
+        assert place.log.read_text() == "x" and folders(place.temporary) == first
+        other = onnx_models.identity("FP32", [4]).SerializeToString()
+        file.write_bytes(other[::-1])
+        assert wait_until(lambda: folders(place.temporary) not in ([], first) and len(folders(place.temporary)) == 1, timeout_s=15)
+        works(server, "m")
+        assert place.log.read_text() == "xx"
+        file.unlink()
+        file.parent.rmdir()
+        (place.repository.root / "m" / "config.pbtxt").unlink()
+        (place.repository.root / "m").rmdir()
+        assert wait_until(lambda: folders(place.temporary) == [], timeout_s=15)
+
+
+def test_an_ensemble_from_a_rewritten_folder_is_bound_anew(place):
+    """Its folder stays as long as it may be bound again to models that are loaded anew."""
+    copy = """
+    export async function load({ directory, newDirectory }) {
+      await Deno.mkdir(newDirectory + "/1");
+      await Deno.copyFile(directory + "/labels.txt", newDirectory + "/labels.txt");
+      return "rewritten";
+    }"""
+    write_agent(place.agents, "copy", copy)
+    place.repository.onnx("part", MODEL)
+    place.repository.directory("whole", 1)
+    (place.repository.root / "whole" / "labels.txt").write_text("zero\none\ntwo\nthree\n")
+    place.repository.config(
+        "whole",
+        'platform: "ensemble"\n'
+        'input { name: "IN" data_type: TYPE_FP32 dims: 4 }\n'
+        'output { name: "OUT" data_type: TYPE_FP32 dims: 4 label_filename: "labels.txt" }\n'
+        'ensemble_scheduling { step { model_name: "part" model_version: -1 '
+        'input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }\n' + agents(("copy", {})),
+    )
+    with place.start(EXPLICIT, "--load-model=whole") as server:
+        protocol = HttpProtocol(server)
+        for _ in range(3):
+            result = protocol.infer("whole", {"IN": ARRAY}, outputs=[protocol.output("OUT", class_count=1)])
+            assert result.as_numpy("OUT")[0].endswith(b":three")
+            assert len(folders(place.temporary)) == 1
+            protocol.client.load_model("part", config='{"backend": "onnxruntime"}')
+        protocol.client.unload_model("whole")
+        assert wait_until(lambda: folders(place.temporary) == [])
+        protocol.close()
+
+
+def test_a_server_that_exits_takes_its_agents_along(place):
+    write_agent(place.agents, "hangs", "export const load = () => new Promise((resolve) => setTimeout(resolve, 1e7));")
+    place.repository.onnx("m", MODEL, agents(("hangs", {})))
+    with place.start(EXPLICIT, "--exit-timeout-secs=1") as server:
+
+        def load():
+            with contextlib.suppress(Exception):  # the connection ends without an answer
+                load_error(server, "m")
+
+        def hosts():
+            found = subprocess.run(["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True)
+            return found.stdout.split()
+
+        loader = threading.Thread(target=load, daemon=True)
+        loader.start()
+        assert wait_until(lambda: len(hosts()) == 1, timeout_s=10)
+        (host,) = hosts()
+        server.process.terminate()
+        assert server.process.wait(timeout=20) == 1
+        assert wait_until(lambda: not Path(f"/proc/{host}").exists())
+        loader.join(10)
