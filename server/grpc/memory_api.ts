@@ -151,7 +151,7 @@ export class MemoryApi implements InferenceApi {
     await receive({ response: await this.infer(request, options), isFinal: true });
   }
 
-  traceTime = () => 0;
+  traceTime = () => this.trace === undefined ? 0 : 1;
   startTrace = () => this.trace;
 
   traceSetting(model: string, change?: TraceChange): ShownTraceSetting {

@@ -23,6 +23,7 @@ export interface InferCallOptions {
   readonly forwarded: readonly (readonly [string, string])[];
   readonly signal: CancelSignal;
   readonly trace?: RequestTrace | undefined;
+  readonly takesFirst?: boolean;
 }
 
 /** Begins the trace of a request whose message just came, if it is to be traced. */
@@ -109,7 +110,9 @@ export function serveModelInfer(call: RpcCall, message: Uint8Array, release: () 
   try {
     parsed = parseInferMessage(message);
     const { headers } = call.stream;
-    trace = startTrace(api, parsed, { metadata: headers, waitingSinceMs: call.openedMs });
+    if (call.openedMs !== 0 || api.traceTime() !== 0) {
+      trace = startTrace(api, parsed, { metadata: headers, waitingSinceMs: call.openedMs });
+    }
     const forwarded = forwardedHeaders(options.headerForwardPattern, headers);
     startInfer(api, parsed, { forwarded, signal: call.signal, trace })
       .then((response) => respond(call, response, { release, trace }), fail);

@@ -17,6 +17,7 @@ import {
 } from "./model_infer.ts";
 import type { Metadata } from "./grpc_options.ts";
 import { toConnectError } from "./grpc_status.ts";
+import { StreamBacklog } from "./stream_backlog.ts";
 import { type OutboxLimits, StreamOutbox } from "./stream_outbox.ts";
 
 /** What a stream may have waiting to be written before its models are asked to wait. */
@@ -69,7 +70,12 @@ export class StreamInfer {
   readonly #outbox: StreamOutbox;
   #inFlight = 0;
   #bytesInFlight = 0;
+  /** Requests that came all the same while the client is held back. */
+  readonly #backlog = new StreamBacklog();
   #paused = false;
+  #isTaking = false;
+  /** The client half-closed behind the requests of the backlog. */
+  #endsAfterBacklog = false;
   #closed = false;
   /** Since when the next message is waited for, if anything is traced; else 0. */
   #waitingSinceMs: number;
@@ -87,6 +93,11 @@ export class StreamInfer {
   /** Takes one encoded request; `release` is called when no byte of it is needed any more. */
   accept(message: Uint8Array, release: () => void): void {
     if (this.#closed || this.#ending !== undefined) return release();
+    if (this.#paused) this.#backlog.add({ message, release });
+    else this.#take(message, release);
+  }
+
+  #take(message: Uint8Array, release: () => void): void {
     let parsed: InferMessage;
     try {
       if (this.#api.isExiting()) throw shuttingDown();
@@ -99,10 +110,12 @@ export class StreamInfer {
     const byteSize = message.length;
     this.#inFlight++;
     this.#bytesInFlight += byteSize;
-    const { metadata } = this.#options;
-    const waitingSinceMs = this.#waitingSinceMs;
-    const trace = startTrace(this.#api, parsed, { metadata, waitingSinceMs });
-    this.#waitingSinceMs = this.#api.traceTime();
+    const nowMs = this.#api.traceTime();
+    const trace = nowMs === 0 ? undefined : startTrace(this.#api, parsed, {
+      metadata: this.#options.metadata,
+      waitingSinceMs: this.#waitingSinceMs,
+    });
+    this.#waitingSinceMs = nowMs;
     if (this.#isDecoupled(parsed)) this.#startDecoupled(parsed, { release, byteSize, trace });
     else {
       const slot: Slot = {
@@ -262,17 +275,34 @@ export class StreamInfer {
     const { maxRequests, maxBytes } = this.#options;
     if (this.#paused) {
       if (this.#inFlight > maxRequests / 2 || this.#bytesInFlight > maxBytes / 2) return;
-      this.#paused = false;
-      this.#sink.resume();
+      if (!this.#isTaking) this.#takeBacklog();
     } else if (this.#inFlight >= maxRequests || this.#bytesInFlight >= maxBytes) {
       this.#paused = true;
       this.#sink.pause();
     }
   }
 
+  /** Takes what came while the client was held back, as far as the bounds allow; only behind that more may come. */
+  #takeBacklog(): void {
+    const { maxRequests, maxBytes } = this.#options;
+    this.#isTaking = true;
+    while (this.#inFlight < maxRequests && this.#bytesInFlight < maxBytes) {
+      const next = this.#closed || this.#ending !== undefined ? undefined : this.#backlog.take();
+      if (next === undefined) break;
+      this.#take(next.message, next.release);
+    }
+    this.#isTaking = false;
+    if (this.#closed || !this.#backlog.isEmpty) return;
+    if (this.#endsAfterBacklog) return this.#endAfterAnswers(undefined);
+    if (this.#inFlight >= maxRequests || this.#bytesInFlight >= maxBytes) return;
+    this.#paused = false;
+    this.#sink.resume();
+  }
+
   /** The client half-closed: the stream ends after the last answer. */
   end(): void {
-    this.#endAfterAnswers(undefined);
+    if (this.#backlog.isEmpty) this.#endAfterAnswers(undefined);
+    else this.#endsAfterBacklog = true;
   }
 
   /** The server is going down: no more requests, and the end after the last answer. */
@@ -283,6 +313,7 @@ export class StreamInfer {
   #endAfterAnswers(reason: unknown): void {
     if (this.#closed || this.#ending !== undefined) return;
     this.#ending = { reason };
+    this.#backlog.clear();
     this.#flush();
   }
 
@@ -294,6 +325,7 @@ export class StreamInfer {
       if ((slot.response ?? slot.failure) !== undefined) this.#drop(slot);
     }
     this.#slots.length = 0;
+    this.#backlog.clear();
     for (const call of this.#decoupled) call.close();
     this.#outbox.close();
   }

@@ -9,6 +9,7 @@ export function startTrace(
   { headers, arrivedMs }: HttpRequest,
   { model, version }: PathParts,
 ): RequestTrace | undefined {
+  if (api.traceTime() === 0) return undefined;
   const trace = api.startTrace({ name: model, version }, headers);
   if (trace === undefined) return undefined;
   // 0 when nothing was traced yet as the request arrived.
