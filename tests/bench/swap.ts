@@ -8,8 +8,10 @@ import { formatCell, formatGoal, print } from "./report.ts";
 const GUEST = "swap_guest";
 const SWAPPED = "swap_served";
 const CYCLES = 1000;
-/** After so many cycles all buffers and caches are there. */
-const WARM_CYCLES = 200;
+/** After so many cycles the heap of V8, which takes its time, does not grow any more. */
+const WARM_CYCLES = 2000;
+/** Twenty loads and unloads per second beside the measured model. */
+const PAUSE_MS = 50;
 const P99_LIMIT = 1.5;
 const RSS_LIMIT = 0.05;
 
@@ -38,6 +40,7 @@ export async function compareSwaps(parts: SwapParts): Promise<void> {
   const swaps = repeat(async () => {
     await control(ours, GUEST, "load");
     await control(ours, GUEST, "unload");
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   });
   const beside = await measure(ours, request, 1, parts.options);
   const count = await swaps.stop();
