@@ -42,7 +42,7 @@ export const DEFAULT_GRPC_OPTIONS: Omit<GrpcOptions, "setTimer"> = Object.freeze
   responseCompressionLevel: "none",
   restrictedProtocols: [],
   headerForwardPattern: undefined,
-  maxStreamRequests: 256,
+  maxStreamRequests: 1024,
   maxStreamBytes: 256 * 1024 * 1024,
   maxWatchers: 1000,
   maxInflatedBytes: 1024 * 1024 * 1024,

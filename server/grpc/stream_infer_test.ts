@@ -193,6 +193,45 @@ Deno.test("ModelStreamInfer holds the client back while too much is in flight", 
   assert.equal(bytes.stream.paused, true);
 });
 
+Deno.test("ModelStreamInfer starts no more requests than may be in flight, whatever the client had room to send", async () => {
+  const { api, clock, stream } = setUp({ maxStreamRequests: 4 });
+  api.hold = true;
+  const sent = Array.from({ length: 23 }, (_, index) => `r${index}`);
+  for (const id of sent) stream.message(request(id));
+  stream.end();
+  let answeredCount = 0;
+  while (answeredCount < sent.length) {
+    await clock.settle();
+    const running = api.held.slice(answeredCount);
+    assert.ok(running.length <= 4 && running.length > 0, `${running.length} in flight`);
+    assert.equal(stream.paused, true);
+    running[0]!.answer();
+    answeredCount++;
+  }
+  assert.equal((await stream.finished())["grpc-status"], "0");
+  assert.deepEqual(ids(stream), sent);
+  assert.equal(stream.unreleased, 0);
+});
+
+Deno.test("ModelStreamInfer lets go of requests that wait when the stream ends before their turn", async () => {
+  const gone = setUp({ maxStreamRequests: 2 });
+  gone.api.hold = true;
+  for (const id of ["a", "b", "c", "d"]) gone.stream.message(request(id));
+  gone.stream.onReset();
+  for (const held of gone.api.held) held.answer();
+  await gone.clock.settle();
+  assert.deepEqual([gone.api.held.length, gone.stream.unreleased], [2, 0]);
+  const exiting = setUp({ maxStreamRequests: 2 });
+  exiting.api.hold = true;
+  for (const id of ["a", "b", "c", "d"]) exiting.stream.message(request(id));
+  exiting.api.exiting = true;
+  await exiting.clock.advance(1000);
+  for (const held of exiting.api.held) held.answer();
+  assert.equal((await exiting.stream.finished())["grpc-status"], "14");
+  assert.deepEqual(ids(exiting.stream), ["a", "b"]);
+  assert.equal(exiting.stream.unreleased, 0);
+});
+
 Deno.test("ModelStreamInfer ends at shutdown: idle at once, busy after its answers", async () => {
   const idle = setUp();
   idle.api.exiting = true;
