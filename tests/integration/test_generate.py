@@ -158,12 +158,11 @@ def next_event(response):
 
 def test_events_arrive_while_the_model_works(server):
     begin = time.monotonic()
-    connection, response = open_stream(server, "repeat_int32", body([1, 2, 3], [0, 300, 300]))
+    connection, response = open_stream(server, "repeat_int32", body([1, 2, 3], [0, 1200, 300]))
     assert next_event(response)["OUT"] == 1
-    assert time.monotonic() - begin < 0.25
-    assert inflight(server, "repeat_int32") == 1
+    assert inflight(server, "repeat_int32") == 1, "the model still works"
     assert [next_event(response)["OUT"] for _ in range(2)] == [2, 3]
-    assert time.monotonic() - begin > 0.55
+    assert time.monotonic() - begin > 1.4
     assert response.read() == b""
     connection.request("POST", path("repeat_int32", stream=False), json.dumps(body([9])))
     assert json.loads(connection.getresponse().read())["OUT"] == 9, "the connection can be used again"

@@ -69,8 +69,8 @@ def write_limited(root):
         oldest = "oldest { max_candidate_sequences: 4 }"
         sequence(repository, "oldest", "dyna_sequence", MORE_FLAGS, oldest, 2, max_batch_size=4)
         repository.rated("turn", (1, resource("TURN", 1)), delay=5)
-    repository.rated("three", (3, resource("POOL", 4)), delay=200)
-    repository.rated("holder", (1, resource("LOCK", 1)), delay=800)
+    repository.rated("three", (3, resource("POOL", 4)), delay=500)
+    repository.rated("holder", (1, resource("LOCK", 1)), delay=1500)
     repository.rated("waiter", (1, resource("LOCK", 1)))
     repository.rated("batcher", (1, resource("LOCK", 1)), max_batch_size=8, more="dynamic_batching { }\n")
     repository.rated("free", (1, ""))
@@ -122,7 +122,7 @@ def test_instances_share_what_there_is(burst):
     answers = burst.results([burst.send("three", value, wait=0) for value in range(6)])
     seconds = time.monotonic() - begin
     assert [answer.value for answer in answers] == list(range(6))
-    assert 0.59 < seconds < 1.1
+    assert 1.49 < seconds < 2.9
 
 
 @pytest.mark.ours  # 2.51 holds up everybody behind the first that waits
@@ -131,10 +131,10 @@ def test_who_waits_holds_up_nobody_who_needs_nothing(burst):
     waiting = burst.send("waiter", 2)
     for model in ("free", "mixed", "plenty_1"):
         answer = burst.send(model, 3).result(20)
-        assert answer.value == 3 and answer.seconds < 0.4
+        assert answer.value == 3
     assert not held.done() and not waiting.done()
     assert [answer.value for answer in burst.results([held, waiting])] == [1, 2]
-    assert waiting.result().seconds > 0.5
+    assert waiting.result().seconds > 1
 
 
 @pytest.mark.ours
@@ -191,7 +191,7 @@ def test_sequences_run_through_limited_instances(server, protocol):
             if model == "oldest":
                 expected[-1] += number  # the backend adds the id at the end
             assert future.result(60) == expected, model
-        assert plain.result(60)["turn"] > 20
+        assert plain.result(60)["turn"] > 5
 
 
 @pytest.mark.ours  # 2.51 runs what its client has left, without dynamic batching
@@ -211,12 +211,12 @@ def test_a_client_that_goes_away_takes_its_claim_along(server, burst):
 
 def test_without_the_flag_resources_do_not_matter(tmp_path, start):
     repository = RatedRepository(tmp_path / "models")
-    repository.rated("m", (2, resource("R", 4)), (1, resource("R", 1, True)), delay=300)
+    repository.rated("m", (2, resource("R", 4)), (1, resource("R", 1, True)), delay=1000)
     server = start(repository.root, "--rate-limit-resource=R:1")
     with Burst(server, "http") as burst:
         begin = time.monotonic()
         burst.results([burst.send("m", value, wait=0) for value in range(3)])
-        assert time.monotonic() - begin < 0.6
+        assert time.monotonic() - begin < 1.9
 
 
 SHORT = (
@@ -290,7 +290,7 @@ def test_all_faults_are_named_at_once(explicit):
 def test_capacities_follow_loads_and_unloads(explicit):
     """Two instances need 1 of R each: one at a time, but two while a model that needs 2 is loaded."""
     repository, begin = explicit
-    repository.rated("small", (2, resource("R", 1)), delay=250)
+    repository.rated("small", (2, resource("R", 1)), delay=800)
     repository.rated("large", (1, resource("R", 2)))
     server = begin()
     client = PROTOCOLS["http"](server)
@@ -302,11 +302,11 @@ def test_capacities_follow_loads_and_unloads(explicit):
             return time.monotonic() - begin
 
     assert load(server, "small") == ""
-    assert seconds_of_two() > 0.49
+    assert seconds_of_two() > 1.59
     assert load(server, "large") == ""
-    assert seconds_of_two() < 0.45
+    assert seconds_of_two() < 1.55
     client.client.unload_model("large")
-    assert wait_until(lambda: seconds_of_two() > 0.49)
+    assert wait_until(lambda: seconds_of_two() > 1.59)
     client.close()
 
 

@@ -177,9 +177,8 @@ def test_d20_unregistered_while_it_is_written_to(server, key):
     thread = threading.Thread(target=lambda: answers.append(infer(server, "delay_500", target=place)))
     thread.start()
     time.sleep(0.2)
-    begin = time.monotonic()
     assert call(server, "POST", "/v2/systemsharedmemory/region/r/unregister").status == 200
-    assert time.monotonic() - begin < 0.25, "unregister does not wait"
+    assert not answers, "unregister does not wait"
     # The name is free at once, while the old region is still held.
     assert register(server, key, byte_size=32).status == 200
     thread.join()
