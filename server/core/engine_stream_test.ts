@@ -123,6 +123,25 @@ Deno.test("Engine.infer() takes the one response of a model that sends it, and r
   }
 });
 
+Deno.test("Engine.infer() takes the first of several responses when it is asked to", async () => {
+  const { engine, clock, counts } = await setUp({
+    config: {},
+    outcome: (request) => {
+      for (let index = 1; index <= 3; index++) request.send(response(index), false);
+      request.send(undefined, true);
+      return STREAMED;
+    },
+  });
+  const answer = engine.infer(inferRequest("m"), { takesFirst: true });
+  await clock.advance(1);
+  const { outputs } = await answer;
+  assert.equal(new Float32Array(outputs[0]!.data.slice().buffer)[0], 1);
+  assert.deepEqual(released, [2, 3]);
+  engine.releaseResponse(await answer);
+  assert.deepEqual(released, [2, 3, 1]);
+  assert.deepEqual(counts(), { success: 1, inflight: 0, canceled: 0, backend: 0 });
+});
+
 Deno.test("Engine.infer() counts a model that gives up for a client that has gone as cancelled", async () => {
   const controller = new AbortController();
   const { engine, clock, counts } = await setUp({

@@ -56,6 +56,8 @@ export interface InferOptions {
   readonly signal?: CancelSignal;
   /** The trace of the request, from `startTrace`; what the core does is noted there. */
   readonly trace?: RequestTrace | undefined;
+  /** When a model that promised one response sends more, the first is taken instead of an error (grpc.md §4). */
+  readonly takesFirst?: boolean;
 }
 
 /** The trace of a request on its way through a frontend (observability.md §5.3). */

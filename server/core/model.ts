@@ -105,7 +105,8 @@ export class Model implements AsyncDisposable {
           reject(error);
         }
       };
-      this.#enqueue(request, checked, { signal, onDone, trace });
+      const takesFirst = options?.takesFirst ?? false;
+      this.#enqueue(request, checked, { signal, onDone, takesFirst, trace });
     });
   }
 
@@ -152,7 +153,10 @@ export class Model implements AsyncDisposable {
   #enqueue(
     request: InferRequest,
     checked: CheckedRequest,
-    calls: Pick<JobOptions, "signal" | "onDone" | "onResponse" | "compute" | "trace">,
+    calls: Pick<
+      JobOptions,
+      "signal" | "onDone" | "onResponse" | "takesFirst" | "compute" | "trace"
+    >,
   ): void {
     const { scheduler, clock } = this.#parts;
     const job = new Job({

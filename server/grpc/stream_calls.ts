@@ -68,6 +68,7 @@ export function serveStreamInfer(call: RpcCall): void {
   const infer = new StreamInfer(api, {
     forwarded: forwardedHeaders(options.headerForwardPattern, stream.headers),
     signal: call.signal,
+    takesFirst: true,
     metadata: stream.headers,
     errorAsStatus: stream.headers.get("triton_grpc_error") === "true",
     maxRequests: options.maxStreamRequests,

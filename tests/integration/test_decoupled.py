@@ -26,6 +26,7 @@ from nereid_testing.decoupled import (
     write_decoupled_repository,
 )
 from nereid_testing.observe import metric, statistics, wait_until
+from nereid_testing.protocols import PROTOCOLS
 from nereid_testing.server import ServerProcess
 
 from test_perf_analyzer import PERF_ANALYZER
@@ -166,6 +167,19 @@ def test_aio_client(server):
     assert seen == {str(number): [(number, index) for index in range(10)] for number in range(10)}
 
 
+def test_model_that_breaks_its_promise_of_one_response(server, stream):
+    """A stream gets the first, as of the reference; elsewhere it is an error."""
+    stream.send("repeat_single", repeat_inputs([7, 8]), "r")
+    assert values(stream.good()) == (7, 0)
+    for protocol in PROTOCOLS.values():
+        client = protocol(server)
+        with pytest.raises(InferenceServerException, match="expected a single response, got 2"):
+            client.infer("repeat_single", repeat_inputs([7, 8]))
+        assert values(client.infer("repeat_single", repeat_inputs([7]))) == (7, 0)
+        client.close()
+    assert wait_until(lambda: inflight(server, "repeat_single") == 0)
+
+
 def test_buckets_of_the_model(server, stream):
     stream.send("repeat_buckets", repeat_inputs([1], 50))
     stream.good()
@@ -252,8 +266,9 @@ def test_response_statistics_of_a_cancelled_request(server):
 
 
 def open_raw_stream(server, model, arrays, message_bytes=-1):
-    """A call whose responses are only read when asked for."""
-    channel = grpc_core.insecure_channel(server.grpc, options=[("grpc.max_receive_message_length", message_bytes)])
+    """A call whose responses are only read when asked for; the client does not widen its window when it is slow."""
+    options = [("grpc.max_receive_message_length", message_bytes), ("grpc.http2.bdp_probe", 0)]
+    channel = grpc_core.insecure_channel(server.grpc, options=options)
     request = service_pb2.ModelInferRequest(model_name=model)
     for name, array in arrays.items():
         datatype = {"IN": "INT32", "DELAY": "UINT32", "WAIT": "UINT32"}[name]

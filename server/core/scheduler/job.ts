@@ -51,6 +51,8 @@ export interface JobOptions {
     response: ExecuteResponse | undefined,
     isFinal: boolean,
   ) => Promise<void> | undefined;
+  /** Without `onResponse`: of several responses the first is taken; else it is an error that there are several. */
+  readonly takesFirst?: boolean;
 }
 
 /** Who is told of responses as the model sends them: the statistics. */
@@ -116,6 +118,7 @@ export class Job implements ExecuteRequest {
   isNull = false;
   readonly #onDone: JobOptions["onDone"];
   readonly #onResponse: JobOptions["onResponse"];
+  readonly #takesFirst: boolean;
   /** The response of a job that can take only one, until the model says that it was the last. */
   #single: ExecuteResponse | undefined;
   #singleCount = 0;
@@ -144,6 +147,7 @@ export class Job implements ExecuteRequest {
     this.sequenceEnd = options.sequenceEnd ?? false;
     this.#onDone = options.onDone;
     this.#onResponse = options.onResponse;
+    this.#takesFirst = options.takesFirst ?? false;
   }
 
   /** The model has sent its last response; it may have to wait for its turn. */
@@ -216,6 +220,10 @@ export class Job implements ExecuteRequest {
     this.#singleCount++;
     if (this.#single === undefined) {
       this.#single = response;
+      return;
+    }
+    if (this.#takesFirst) {
+      releaseOutputs(response);
       return;
     }
     // One response too many: what was promised cannot be kept any more (http.md §9.7).
