@@ -93,12 +93,27 @@ async function addEntry(
   { depth, isExact }: EntryOptions,
 ): Promise<void> {
   const path = `${directory}/${name}`;
-  const { size, ino, mtime, ctime } = await Deno.stat(path);
+  const info = await statOf(path);
+  // A link that leads nowhere, or a file that goes right now.
+  if (info === undefined) {
+    lines.push(`${path} missing`);
+    return;
+  }
+  const { size, ino, mtime, ctime } = info;
   // Whatever comes and goes in a folder changes its time: it is told by the entries.
   if (isDirectory && !isExact) lines.push(`${path}/`);
   else lines.push([path, size, ino, mtime?.getTime(), ctime?.getTime()].join(" "));
   if (isDirectory && depth < DEPTH_MAX) {
     await addEntries(path, lines, { depth: depth + 1, isExact });
+  }
+}
+
+async function statOf(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.stat(path);
+  } catch (reason) {
+    if (reason instanceof Deno.errors.NotFound) return undefined;
+    throw reason;
   }
 }
 

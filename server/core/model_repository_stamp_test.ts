@@ -62,6 +62,8 @@ Deno.test("readModelFiles() leaves out what editors and other programs write", a
     await write("2/model.onnx", "b");
     assert.deepEqual([...(await read()).versions.keys()], [1, 2]);
     assert.equal((await read()).versions.get(1), first.versions.get(1));
+    await Deno.symlink(`${root}/nowhere`, `${root}/1/data`);
+    assert.match((await read()).versions.get(1)!, /data missing/);
   } finally {
     await Deno.remove(root, { recursive: true });
   }

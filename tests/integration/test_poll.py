@@ -8,6 +8,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from nereid_testing.adders import ONE, add_adder, add_version, adder_config, number_of, remove, save_slowly, set_config
+from nereid_testing.ensembles import add_ensemble, chain
 from nereid_testing.observe import statistics, wait_until
 from nereid_testing.protocols import PROTOCOLS, GrpcProtocol, HttpProtocol
 from nereid_testing.raw_http import call
@@ -216,4 +217,28 @@ def test_requests_in_flight_are_answered_when_the_model_goes(world):
     until(lambda: not ready(server, "going"))
     thread.join(10)
     assert len(answers) == 1
+    client.close()
+
+
+def test_an_ensemble_follows_the_models_it_is_made_of(world):
+    server, first, _ = world
+    x, y = ("X", "FP32", [4]), ("Y", "FP32", [4])
+    add_ensemble(first, "chained", [x], [y], chain("link_a", "link_b"), max_batch_size=8)
+    until(lambda: ("chained", None) in index(server) and "link_a" in (index(server)[("chained", None)][1] or ""))
+    add_adder(first, "link_a", 1)
+    add_adder(first, "link_b", 10)
+    until(lambda: ready(server, "chained"))
+    client = GrpcProtocol(server)
+    total = lambda: float(client.infer("chained", {"X": ONE["IN"]}).as_numpy("Y").ravel()[0])
+    assert total() == 11
+    add_adder(first, "link_b", 20)
+    until(lambda: total() == 21)
+    remove(first, "link_a")
+    until(lambda: not ready(server, "chained"))
+    assert call(server, "GET", "/v2/health/ready").status == 400
+    add_adder(first, "link_a", 5)
+    until(lambda: ready(server, "chained") and total() == 25)
+    remove(first, "chained")
+    until(lambda: not ready(server, "chained"))
+    assert ready(server, "link_a")
     client.close()
