@@ -229,7 +229,7 @@ export class ModelLifecycle {
     } catch (reason) {
       const error = ServerError.from(reason);
       this.#parts.log.error(`failed to load '${name}': ${error.toReason()}`);
-      if (remembers) this.#reader.noteFailure(name, error);
+      if (remembers) this.#reader.noteFailure(name, error, options);
       throw new ServerError(error.code, `load failed for model '${name}': ${error.message}\n`, {
         cause: error,
       });

@@ -77,7 +77,7 @@ export class ModelReader {
       log.error(`Poll failed for model directory '${name}': ${failure.message}`);
       // A name without any directory is nobody's model, and what a request asks for is the client's matter.
       if (failure.code !== "NOT_FOUND" && this.remembers(name, options)) {
-        this.noteFailure(name, failure);
+        this.noteFailure(name, failure, options);
       }
       throw readError(name, failure);
     }
@@ -90,10 +90,10 @@ export class ModelReader {
   }
 
   /** Notes why a model that should serve cannot. */
-  noteFailure(name: string, failure: ServerError): void {
+  noteFailure(name: string, failure: ServerError, { isPoll = false }: LoadOptions = {}): void {
     const isDuplicate = failure.message === DUPLICATE_MODEL_REASON;
     const reason = isDuplicate ? failure.message : failure.toReason();
-    this.#parts.registry.setReadFailure(name, { reason, isDuplicate });
+    this.#parts.registry.setReadFailure(name, { reason, isDuplicate, sparesReadiness: isPoll });
   }
 }
 

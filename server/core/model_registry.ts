@@ -24,6 +24,8 @@ export interface ReadFailure {
   readonly reason: string;
   /** The name lies in several repositories: shown with a state, unlike other failures (management.md §3). */
   readonly isDuplicate: boolean;
+  /** It came while the server served: a bad copy must not take the server away from its clients. */
+  readonly sparesReadiness?: boolean;
 }
 
 /** What is known of one model. */
@@ -238,7 +240,9 @@ export class ModelRegistry {
 
   /** True when no known model has a version that should be served and is not (management.md §6). */
   isEveryModelReady(): boolean {
-    if (this.#readFailures.size > 0) return false;
+    for (const { sparesReadiness } of this.#readFailures.values()) {
+      if (sparesReadiness !== true) return false;
+    }
     for (const entry of this.#entries.values()) {
       // An ensemble whose models did not fit never had a version; `readFailure` tells whether it should serve.
       // What is added while the server serves takes nothing away from it (scenario D36).

@@ -130,7 +130,11 @@ export class RepositoryControl {
       },
       unloadDouble: async (id) => {
         await lifecycle.unload(id);
-        registry.setReadFailure(id, { reason: DUPLICATE_MODEL_REASON, isDuplicate: true });
+        registry.setReadFailure(id, {
+          reason: DUPLICATE_MODEL_REASON,
+          isDuplicate: true,
+          sparesReadiness: true,
+        });
         this.#log.error(`Poll failed for model directory '${id}': ${DUPLICATE_MODEL_REASON}`);
       },
       affectedBy: (ids) =>
