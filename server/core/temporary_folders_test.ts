@@ -29,3 +29,18 @@ Deno.test("TemporaryFolders leaves nothing when it is closed, and makes nothing 
     (error) => error instanceof ServerError && error.code === "UNAVAILABLE",
   );
 });
+
+Deno.test("TemporaryFolders removes what a server left that is gone, and nothing else", async () => {
+  const living = new TemporaryFolders();
+  const kept = await living.create();
+  const gone = await Deno.makeTempDir({ prefix: "nereid-models-" });
+  await Deno.writeTextFile(`${gone}/.lock`, "");
+  await Deno.mkdir(`${gone}/1`);
+  const unknown = await Deno.makeTempDir({ prefix: "nereid-models-" });
+  const next = new TemporaryFolders();
+  await next.create();
+  equal(await exists(gone), false);
+  equal(await exists(kept.path), true);
+  equal(await exists(unknown), true, "nobody says that it is not in use");
+  await Promise.all([living.close(), next.close(), Deno.remove(unknown)]);
+});

@@ -29,7 +29,7 @@ class Fixture implements AsyncDisposable {
 
   async open() {
     const note = (message: string) => void this.lines.push(message);
-    const log = { info: note, warning: note, error: note, verbose: note };
+    const log = { info: note, warning: note, error: note, verbose: () => {} };
     return await openAgentDirectory(`${this.root}/agents`, log).open(this.#name);
   }
 

@@ -27,7 +27,8 @@ ARRAY = np.arange(4, dtype=np.float32)
 
 def temporary_files(folder):
     """Folders of models that a server keeps in its place for temporary files."""
-    return sorted(str(each.relative_to(folder)) for each in Path(folder).rglob("nereid-models-*/*"))
+    found = Path(folder).rglob("nereid-models-*/*")
+    return sorted(str(each.relative_to(folder)) for each in found if each.name != ".lock")
 
 
 @pytest.fixture(scope="module")
@@ -263,3 +264,28 @@ def test_nothing_is_left_by_a_server_that_is_ended_twice(tmp_path):
         server.process.terminate()
         assert server.process.wait(timeout=10) == 1
         assert list(place.iterdir()) == []
+
+
+def test_a_killed_server_leaves_what_the_next_one_removes(tmp_path):
+    repository = Repository(tmp_path / "repository")
+    place = tmp_path / "temporary"
+    place.mkdir()
+
+    def load(server):
+        protocol = HttpProtocol(server)
+        protocol.client.load_model("m", config=CONFIG, files={"file:1/model.onnx": IDENTITY})
+        protocol.close()
+
+    prefix = ("env", f"TMPDIR={place}")
+    with ServerProcess(repository.root, "--model-control-mode=explicit", prefix=prefix) as first:
+        load(first)
+        with ServerProcess(repository.root, "--model-control-mode=explicit", prefix=prefix) as second:
+            load(second)
+            assert len(temporary_files(place)) == len(list(place.iterdir())) == 2
+            second.process.kill()
+            second.process.wait()
+        assert len(list(place.iterdir())) == 2
+        with ServerProcess(repository.root, "--model-control-mode=explicit", prefix=prefix) as third:
+            load(third)
+            assert len(list(place.iterdir())) == 2
+    assert list(place.iterdir()) == []

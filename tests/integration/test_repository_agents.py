@@ -66,7 +66,7 @@ def write_agent(folder, name, code, manifest=None):
 
 
 def folders(place):
-    return list(Path(place).rglob("nereid-models-*/*"))
+    return [each for each in Path(place).rglob("nereid-models-*/*") if each.name != ".lock"]
 
 
 class Place:
