@@ -36,12 +36,9 @@ export class DynaSequenceInstance implements ModelInstance {
     if (requests.length > batchSizeMax) {
       throw new ServerError("UNSUPPORTED", "unable to execute batch larger than max-batch-size");
     }
-    const inputEndMs = now();
-    await pace.delay(this.placement, requests);
-    const outputStartMs = now();
     const seen = new Set<bigint>();
-    const outcomes = requests.map((request) => this.#step(request, seen));
-    return { outcomes, inputEndMs, outputStartMs };
+    const answer = (request: ExecuteRequest) => this.#step(request, seen);
+    return await pace.execute(requests, { placement: this.placement, now, answer });
   }
 
   #step(request: ExecuteRequest, seen: Set<bigint>): ExecuteOutcome {

@@ -46,14 +46,10 @@ export class IdentityInstance implements ModelInstance {
     this.#parts = parts;
   }
 
-  async execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
-    const { now, pace } = this.#parts;
-    const inputEndMs = now();
-    const delay = pace.delay(this.placement, requests);
-    if (delay !== undefined) await delay;
-    const outputStartMs = now();
-    const outcomes = requests.map((request) => this.#echo(request));
-    return { outcomes, inputEndMs, outputStartMs };
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+    const { pace, now } = this.#parts;
+    const answer = (request: ExecuteRequest) => this.#echo(request);
+    return pace.execute(requests, { placement: this.placement, now, answer });
   }
 
   #echo(request: ExecuteRequest): ExecuteOutcome {

@@ -28,12 +28,10 @@ export class ImplicitStateInstance implements ModelInstance {
     this.#parts = parts;
   }
 
-  async execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
     const { pace, now } = this.#parts;
-    const inputEndMs = now();
-    await pace.delay(this.placement, requests);
-    const outputStartMs = now();
-    return { outcomes: requests.map((each) => this.#add(each)), inputEndMs, outputStartMs };
+    const answer = (request: ExecuteRequest) => this.#add(request);
+    return pace.execute(requests, { placement: this.placement, now, answer });
   }
 
   #add(request: ExecuteRequest): ExecuteOutcome {

@@ -33,11 +33,8 @@ export class SequenceInstance implements ModelInstance {
     if (requests.length > slotCount) {
       throw new ServerError("UNSUPPORTED", "unable to execute batch larger than max-batch-size");
     }
-    const inputEndMs = now();
-    await pace.delay(this.placement, requests);
-    const outputStartMs = now();
-    const outcomes = requests.map((request, slot) => this.#step(request, slot));
-    return { outcomes, inputEndMs, outputStartMs };
+    const answer = (request: ExecuteRequest, slot: number) => this.#step(request, slot);
+    return await pace.execute(requests, { placement: this.placement, now, answer });
   }
 
   #step(request: ExecuteRequest, slot: number): ExecuteOutcome {

@@ -89,11 +89,6 @@ export class SlotState {
     this.#current = rules.states.map(({ initial }) => initial);
   }
 
-  /** Names of the outputs to ask the model for, besides what the client wants; see `StateRules.outputsWith`. */
-  get outputNames(): readonly string[] {
-    return this.#rules.outputNames;
-  }
-
   /** Forgets the values: a new sequence begins (START), or the old one is over. */
   reset(): void {
     this.#current = this.#rules.states.map(({ initial }) => initial);
