@@ -1,18 +1,17 @@
-import { clone, create } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import type { Backend } from "../../../backends/backend.ts";
 import {
   type ModelConfig,
-  ModelConfigSchema,
   ModelTransactionPolicySchema,
 } from "../../../proto/gen/model_config_pb.ts";
 import { type ConfigPositions, formatModelConfigJson } from "../../../proto/model_config.ts";
 import { isEnsemble } from "../../../proto/model_config_normalize.ts";
 import { ServerError } from "../../../proto/status.ts";
-import { completeModelConfig, type ConfigSource } from "../config_complete.ts";
+import { completeModelConfig } from "../config_complete.ts";
 import { isDecoupledComposition } from "../ensemble/composition_check.ts";
 import type { ExaminedModel } from "../model_repository.ts";
 import type { ServerOptions } from "../options.ts";
-import type { CheckParts } from "./model_check.ts";
+import { type CheckParts, configSource } from "./model_check.ts";
 
 /** Where a value comes from. */
 export type Origin =
@@ -45,14 +44,7 @@ export async function explainConfig(
   version: number,
   parts: CheckParts & { readonly composing: readonly ModelConfig[] },
 ): Promise<ConfigValue[]> {
-  const source: ConfigSource = {
-    name: model.name,
-    version,
-    modelDirectory: model.directory,
-    versionDirectory: `${model.directory}/${version}`,
-    config: clone(ModelConfigSchema, model.config),
-    positions: model.positions,
-  };
+  const source = configSource(model, version);
   const read = new Set(flatten(model.config).map(({ path, value }) => `${path} ${value}`));
   let completed: ReadonlySet<string> = new Set();
   if (isEnsemble(model.config)) {

@@ -127,14 +127,7 @@ async function openVersions(model: ExaminedModel, parts: CheckParts): Promise<Op
   const issues: ConfigIssue[] = [];
   const configs = new Map<number, ModelConfig>();
   for (const version of model.versions) {
-    const source: ConfigSource = {
-      name: model.name,
-      version,
-      modelDirectory: model.directory,
-      versionDirectory: `${model.directory}/${version}`,
-      config: clone(ModelConfigSchema, model.config),
-      positions: model.positions,
-    };
+    const source = configSource(model, version);
     const found = isEnsemble(model.config)
       ? await ensembleIssues(source)
       : await versionIssues(source, parts);
@@ -147,6 +140,18 @@ async function openVersions(model: ExaminedModel, parts: CheckParts): Promise<Op
     }
   }
   return { issues, configs };
+}
+
+/** What a version is completed from, with a configuration of its own. */
+export function configSource(model: ExaminedModel, version: number): ConfigSource {
+  return {
+    name: model.name,
+    version,
+    modelDirectory: model.directory,
+    versionDirectory: `${model.directory}/${version}`,
+    config: clone(ModelConfigSchema, model.config),
+    positions: model.positions,
+  };
 }
 
 async function ensembleIssues(source: ConfigSource): Promise<ConfigIssue[]> {

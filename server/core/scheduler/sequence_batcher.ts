@@ -26,7 +26,7 @@ import { type SequenceHost, SequenceLane, type SequenceStrategy } from "./sequen
 import { OldestStrategy } from "./sequence_oldest.ts";
 import type { SequenceRules } from "./sequence_rules.ts";
 import type { SequenceSlots } from "./sequence_slots.ts";
-import { SlotState, type StateRules } from "./sequence_state.ts";
+import { rulesWithStates, SlotState, type StateRules } from "./sequence_state.ts";
 
 /** What a sequence batcher works with. */
 export interface SequenceBatcherParts {
@@ -74,7 +74,7 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     const { model: name, maxIdleMs, slotCount } = rules;
     const { maxBatchSize } = parts.rules;
     this.#controls = new SequenceControls({ name, maxBatchSize }, parts.batching);
-    const mayShare = createBatchComparison(withStates(parts.rules, parts.stateRules));
+    const mayShare = createBatchComparison(rulesWithStates(parts.rules, parts.stateRules));
     const createStrategy = (slots: SequenceSlots) => this.#createStrategy(slots, mayShare);
     this.#lanes = new SequenceLanes(parts.instances, (instance) => {
       const pool = parts.createPool([instance]);
@@ -374,19 +374,3 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
 }
 
 const NO_INPUTS: readonly Tensor[] = [];
-
-/** Requests in one batch must agree in the shapes of their states too. */
-function withStates(rules: TensorRules, stateRules: StateRules | undefined): TensorRules {
-  if (stateRules === undefined) return rules;
-  const states = stateRules.states.map(({ inputName, datatype, dims }) => ({
-    name: inputName,
-    datatype,
-    elementSize: 0,
-    dims,
-    reshape: undefined,
-    isOptional: false,
-    comparesShape: dims.includes(-1),
-    comparesContent: false,
-  }));
-  return { ...rules, inputs: [...rules.inputs, ...states] };
-}

@@ -6,6 +6,7 @@ import type {
 } from "../../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../../proto/status.ts";
 import { formatShape, type Tensor } from "../../../proto/tensor.ts";
+import type { TensorRules } from "../tensor_rules.ts";
 import { readInitialState } from "./sequence_state_initial.ts";
 
 /** One state of a model: what a sequence gets back as an input in its next request. */
@@ -73,6 +74,25 @@ async function createRule(
     dims: isBatching ? [1, ...dims] : dims,
     initial,
   };
+}
+
+/** The rules of a model's inputs and states: requests in one batch must agree in the shapes of both. */
+export function rulesWithStates(
+  rules: TensorRules,
+  stateRules: StateRules | undefined,
+): TensorRules {
+  if (stateRules === undefined) return rules;
+  const states = stateRules.states.map(({ inputName, datatype, dims }) => ({
+    name: inputName,
+    datatype,
+    elementSize: 0,
+    dims,
+    reshape: undefined,
+    isOptional: false,
+    comparesShape: dims.includes(-1),
+    comparesContent: false,
+  }));
+  return { ...rules, inputs: [...rules.inputs, ...states] };
 }
 
 /**
