@@ -36,8 +36,6 @@ export interface FlagSpec {
   readonly choices?: readonly string[];
   /** Feature of a later version: only `preset` is accepted, or nothing. */
   readonly later?: string;
-  /** Values that belong to a later feature, where others are served. */
-  readonly laterValues?: Readonly<Record<string, string>>;
   /** Accepted so that command lines written for Triton work; the reason why nothing follows. */
   readonly noEffect?: string;
   /** What to write instead. */

@@ -101,7 +101,7 @@ function checkKind(spec: FlagSpec, value: string): void {
 }
 
 function checkLater(spec: FlagSpec, value: string): void {
-  const word = spec.laterValues?.[value.toLowerCase()] ?? spec.later;
+  const word = spec.later;
   if (word === undefined || isPreset(spec, value)) return;
   throw usage(
     `--${spec.name}=${value} belongs to a feature that this version does not have yet: ${word}`,

@@ -165,3 +165,17 @@ Deno.test("readServeOptions() refuses settings of the response cache in another 
       "provided. Please provide one or the other.",
   });
 });
+
+Deno.test("readServeOptions() reads how repositories are followed", () => {
+  const { server } = read();
+  assert.equal(server.repositoryPollSecs, 15);
+  assert.equal(server.modelNamespacing, false);
+  const other = read(
+    "--model-control-mode=POLL",
+    "--repository-poll-secs=0",
+    "--model-namespacing=true",
+  ).server;
+  assert.equal(other.modelControlMode, "poll");
+  assert.equal(other.repositoryPollSecs, 1);
+  assert.equal(other.modelNamespacing, true);
+});

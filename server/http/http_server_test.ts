@@ -85,6 +85,12 @@ Deno.test("model endpoints decode names and check versions", async () => {
   const metadata = await send("GET", "/v2/models/two%20words/versions/002");
   assert.equal(JSON.parse(responseText(metadata)).name, "two words");
   await assertError(send("GET", "/v2/models/echo/versions/9"), 404, /version 9 is not found/);
+  const labelled = await send("GET", "/v2/models/echo/versions/stable");
+  assert.equal(
+    responseText(labelled),
+    responseText(await send("GET", "/v2/models/echo/versions/1")),
+  );
+  await assertError(send("GET", "/v2/models/echo/versions/latest"), 404, "Not Found");
   await assertError(
     send("GET", "/v2/models/echo/versions/18446744073709551616"),
     400,
