@@ -34,7 +34,7 @@ const FUNCTION_NAMES: Readonly<Record<AgentAction, string>> = {
 export function openAgentDirectory(path: string, log: Log): RepositoryAgents {
   const slots = new LoadSlots(PROCESSES_MAX);
   return {
-    describePlace: (name) => `${path}/${name}/${CODE_FILE}`,
+    describePlace: (name) => `${name}/${CODE_FILE}`,
     open: async (name) => {
       const directory = await realPath(`${path}/${name}`);
       if (directory === undefined) return undefined;

@@ -46,6 +46,6 @@ export interface RepositoryAgents {
    * @throws ServerError when it is there and cannot be used.
    */
   open(name: string): Promise<RepositoryAgent | undefined>;
-  /** Where it looks, for errors. */
+  /** Where it looks, below its folder: clients are told, too. */
   describePlace(name: string): string;
 }
