@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ModelInstanceGroup_Kind } from "../../proto/gen/model_config_pb.ts";
+import { DataType, ModelInstanceGroup_Kind } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import { EngineFixture, type FakeModel, inferRequest } from "./engine_fixture.ts";
 
@@ -72,6 +72,21 @@ Deno.test("Engine.loadModel() replaces instances of groups that differ in more t
   await fixture.clock.advance(1);
   assert.deepEqual(names(fixture), ["h_0"]);
   assert.deepEqual(loads(fixture), ["loading: m:1"]);
+});
+
+Deno.test("Engine.loadModel() warms up further instances before they serve", async () => {
+  const IN = { dataType: DataType.TYPE_FP32, dims: [1n] };
+  const inputDataType = { case: "zeroData", value: true } as const;
+  const modelWarmup = [{ name: "w", batchSize: 1, inputs: { IN: { ...IN, inputDataType } } }];
+  const warm = (count: number) =>
+    model(count, {
+      executeMs: 0,
+      config: { instanceGroup: [{ name: "g", count, kind: CPU }], modelWarmup },
+    });
+  const fixture = new EngineFixture({ m: warm(1) }, EXPLICIT);
+  await fixture.start(100);
+  await load(fixture, warm(3));
+  assert.deepEqual(fixture.executions.map(({ instance }) => instance), ["g_0", "g_1", "g_2"]);
 });
 
 Deno.test("Engine.loadModel() loads anew what differs in its files or its configuration", async () => {
