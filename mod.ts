@@ -19,6 +19,7 @@ export type {
   ModelIndexEntry,
   ModelMetadata,
   ModelState,
+  RequestTrace,
 } from "./server/core/inference_api.ts";
 export type {
   CancelSignal,
