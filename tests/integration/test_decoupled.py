@@ -224,7 +224,9 @@ def check_response_stats(server, model, expected):
         assert {kind: row[kind]["count"] for kind in EMPTY} == {**EMPTY, **counts}, index
         least = {"compute_infer": 95, "compute_output": 45, "success": 145, "fail": 145, "empty_response": 95, "cancel": 38}
         for kind, count in counts.items():
-            assert least[kind] * count <= row[kind]["ns"] / 1e6 <= (least[kind] * 1.5 + 40) * count, (index, kind)
+            # Counted from the response before: from the beginning it would be more, however busy the machine is.
+            most = least[kind] * 1.5 + 300
+            assert least[kind] * count <= row[kind]["ns"] / 1e6 <= most * count, (index, kind)
     grpc = grpc_client.InferenceServerClient(server.grpc)
     stats = grpc.get_inference_statistics(model, as_json=True)["model_stats"][0]["response_stats"]
     grpc.close()

@@ -142,7 +142,7 @@ def test_bad_version_text(grpc):
         ("POST", "/v2", 405, "Method Not Allowed"),
         ("POST", "/v2/health/live", 405, "Method Not Allowed"),
         ("GET", "/v2/models/echo_all/infer", 405, "Method Not Allowed"),
-        ("GET", "/v2/models/echo_all/versions/x/infer", 404, "Not Found"),
+        ("GET", "/v2/models/echo_all/versions/1x/infer", 404, "Not Found"),
         ("GET", "/v2/models/nobody", 404, UNKNOWN),
         ("GET", "/v2/models/nobody/ready", 404, UNKNOWN),
         ("GET", "/v2/models/nobody/stats", 400, "requested model 'nobody' is not available"),
