@@ -64,6 +64,31 @@ for (const [name, create] of BOTH) {
   });
 }
 
+for (const [name, create] of BOTH) {
+  Deno.test(`SequenceBatcher (iterative, ${name}) lets others go on between turns without end`, async () => {
+    const controller = new AbortController();
+    let turnCount = 0;
+    const fixture = new SchedulerFixture({
+      executeMs: 0,
+      outcome: () => {
+        if (++turnCount === 100_000) throw new Error("nothing else had a turn");
+        return { streamed: true, reschedule: true };
+      },
+      sequences: { iterativeSequence: true, strategyChoice: create() },
+    });
+    // Every look at the clock takes a while, as it does outside of tests.
+    const now = fixture.clock.now.bind(fixture.clock);
+    let spentMs = 0;
+    fixture.clock.now = () => now() + (spentMs += 0.1);
+    setTimeout(() => controller.abort(), 0);
+    const { signal } = controller;
+    const sent = fixture.send({ sequence: 0n, signal, onResponse: () => undefined });
+    await fixture.clock.advance(1_000);
+    assert.equal(sent.error?.code, "CANCELLED");
+    assert.ok(turnCount < 100_000, `${turnCount} turns`);
+  });
+}
+
 Deno.test("SequenceBatcher refuses another turn to a model that is not iterative", async () => {
   for (const sequences of [undefined, {}]) {
     const fixture = new SchedulerFixture({

@@ -35,6 +35,9 @@ export interface SequenceStrategy {
   take(): Job[];
 }
 
+/** Turns that follow each other without waiting for anything let the rest of the server go on so often, ms. */
+const BREATHE_MS = 10;
+
 /** One instance of a sequence model: its slots, and the one batch that runs at a time. */
 export class SequenceLane {
   readonly slots: SequenceSlots;
@@ -43,6 +46,8 @@ export class SequenceLane {
   readonly #strategy: SequenceStrategy;
   readonly #timer: WakeTimer;
   #isPassPlanned = false;
+  #isBreathing = false;
+  #breathedMs = 0;
 
   constructor(
     pool: InstancePool,
@@ -88,6 +93,7 @@ export class SequenceLane {
 
   #pass(): void {
     this.#isPassPlanned = false;
+    if (this.#isBreathing) return;
     const pool = this.#pool;
     let isDue = false;
     while (!this.#host.isHeld && (pool.idleCount > 0 || pool.heldBackCount > 0)) {
@@ -114,17 +120,35 @@ export class SequenceLane {
 
   #onFinished(jobs: readonly Job[]): void {
     const answered: Job[] = [];
+    let hasFurtherTurns = false;
     for (const job of jobs) {
       if (job.isNull) {
         const { outcome } = job;
         if (outcome !== undefined && "release" in outcome) outcome.release?.();
         continue;
       }
-      if (!isRescheduled(job)) answered.push(job);
+      if (isRescheduled(job)) hasFurtherTurns = true;
+      else answered.push(job);
       this.#host.executed(job);
     }
+    if (hasFurtherTurns) this.#breathe();
     // The instance goes on before the answers are made.
     this.#pass();
     for (const job of answered) this.#host.settle(job);
+  }
+
+  /**
+   * A request may ask for turns without end, each over before the event loop has looked at anything else: clients,
+   * timers, signals.
+   */
+  #breathe(): void {
+    const { clock } = this.#host;
+    if (this.#isBreathing || clock.now() - this.#breathedMs < BREATHE_MS) return;
+    this.#isBreathing = true;
+    clock.setTimer(0, () => {
+      this.#isBreathing = false;
+      this.#breathedMs = clock.now();
+      this.#pass();
+    });
   }
 }
