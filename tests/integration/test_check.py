@@ -47,6 +47,13 @@ def repository(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def checked(repository):
+    """The report on the repository as it was written, and its texts before."""
+    before = texts(repository)
+    return check(repository), before
+
+
 def errors_by_model(report):
     found = {}
     for fault in report["faults"]:
@@ -55,9 +62,8 @@ def errors_by_model(report):
     return found
 
 
-def test_check_agrees_with_the_recorded_server(repository):
-    before = texts(repository)
-    report = check(repository)
+def test_check_agrees_with_the_recorded_server(repository, checked):
+    report, before = checked
     found = errors_by_model(report)
     for case in recorded_cases():
         state = case["expect"].get("state")
@@ -70,8 +76,8 @@ def test_check_agrees_with_the_recorded_server(repository):
     assert before == texts(repository)
 
 
-def test_fix_changes_no_model_without_faults_and_nothing_twice(repository):
-    found = errors_by_model(check(repository))
+def test_fix_changes_no_model_without_faults_and_nothing_twice(repository, checked):
+    found = errors_by_model(checked[0])
     fixed = check(repository, "--fix")
     assert fixed["fixes"]
     for fix in fixed["fixes"]:
