@@ -57,7 +57,7 @@ function dimsAgree(
 }
 
 function checkScalar(tensor: TensorSignature, dims: readonly number[], modelName: string): void {
-  if (dims.length === 0 || (dims.length === 1 && dims[0] === 1)) return;
+  if (dims.every((dim) => dim === 1)) return;
   refuse(
     `unable to load model '${modelName}', scalar tensor '${tensor.name}', should only provide 1 in ` +
       `the model configuration when the model doesn't support batching. Model configuration ` +

@@ -73,10 +73,10 @@ export function splitOutput(
   return splitRows(output, requests.map(({ batchSize }) => batchSize));
 }
 
-/** A scalar of the model is shown as the configuration has it: with one dimension of size 1. */
+/** A scalar of the model is shown as the configuration has it: with dimensions of size 1. */
 function nameShape(output: Tensor, plan: OutputPlan): Tensor {
-  if (!plan.isScalarAsVector || output.shape.length !== 0) return output;
-  return { ...output, shape: [1] };
+  if (plan.scalarDims === undefined || output.shape.length !== 0) return output;
+  return { ...output, shape: plan.scalarDims };
 }
 
 /** Cuts the output one piece after the other, each as large as the configured shape with the source's sizes. */

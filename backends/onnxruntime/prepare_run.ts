@@ -119,7 +119,7 @@ function mergeInput(model: OnnxModel, name: string, parts: readonly Tensor[]): M
     return { plan, parts, shape: [counts.reduce((sum, count) => sum + count, 0)] };
   }
   const shape = parts.length === 1 ? parts[0]!.shape : joinedShape(parts);
-  const isScalar = plan.rank === 0 && shape.length === 1 && shape[0] === 1;
+  const isScalar = plan.rank === 0 && shape.every((dim) => dim === 1);
   return { plan, parts, shape: isScalar ? [] : shape };
 }
 

@@ -39,8 +39,8 @@ export interface OutputPlan {
   readonly elementSize: number;
   /** Sources of all dimensions; undefined when the shape is known only after the run. */
   readonly dims: readonly DimSource[] | undefined;
-  /** The model's scalar is a vector of one element in the configuration. */
-  readonly isScalarAsVector: boolean;
+  /** The dimensions, each 1, that the configuration gives a scalar of the model. */
+  readonly scalarDims: readonly number[] | undefined;
   /** Set when the output is cut by the shapes of an input (config.md §9). */
   readonly scatter: ScatterRule | undefined;
 }
@@ -122,8 +122,10 @@ function planOutput(
     dims: elementSize === 0
       ? undefined
       : findDimSources(tensor, signature, isBatching && !isRagged),
-    isScalarAsVector: !isBatching && configured?.reshape === undefined &&
-      configured?.dims.length === 1 && configured.dims[0] === 1n,
+    scalarDims: isBatching || configured === undefined || configured.reshape !== undefined ||
+        configured.dims.some((dim) => dim !== 1n)
+      ? undefined
+      : configured.dims.map(Number),
     scatter: rule === undefined ? undefined : {
       sourceInput: rule.sourceInput[0] ?? "",
       dims: [-1, ...configured?.dims.map(Number) ?? []],

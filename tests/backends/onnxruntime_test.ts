@@ -90,6 +90,23 @@ Deno.test("onnxruntime: a scalar is taken as [] and as [1], and given as configu
   }
 });
 
+Deno.test("onnxruntime: a scalar may have any number of dimensions of size 1 in the configuration", async () => {
+  const open = (dims: bigint[]) =>
+    openInstance("onnxruntime", {
+      model: identityModel([{ type: TYPE.FLOAT, dims: [] }]),
+      config: {
+        input: [{ name: "INPUT0", dataType: DataType.TYPE_FP32, dims }],
+        output: [{ name: "OUTPUT0", dataType: DataType.TYPE_FP32, dims }],
+      },
+    });
+  await using opened = await open([1n, 1n]);
+  const request = opened.request([tensor("INPUT0", "FP32", [1, 1], [5])]);
+  const [output] = outputsOf((await opened.instance.execute([request])).outcomes[0]);
+  assert.deepEqual([...output!.shape], [1, 1]);
+  assert.deepEqual(floats(output!), [5]);
+  await assert.rejects(open([2n]), /scalar tensor 'INPUT0', should only provide 1/);
+});
+
 Deno.test("onnxruntime: tensors without elements pass", async () => {
   await using opened = await openInstance("onnxruntime", {
     model: identityModel([
