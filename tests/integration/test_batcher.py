@@ -56,7 +56,7 @@ def test_requests_are_joined(held, protocol):
     count, server = held
     with Burst(server, protocol) as burst:
         sent = {
-            name: [burst.send(f"{name}_{protocol}", i, rows=rows, wait=0.02) for i, rows in enumerate(CASES[name][2])]
+            name: [burst.send(f"{name}_{protocol}", i, rows=rows, wait=0.06) for i, rows in enumerate(CASES[name][2])]
             for name in cases_of(count)
         }
         for name, futures in sent.items():
