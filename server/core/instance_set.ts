@@ -121,7 +121,13 @@ export class InstanceSet implements AsyncDisposable {
   async #remove(instance: ModelInstance): Promise<void> {
     this.#serving.delete(instance);
     this.#leaving.add(instance);
-    await this.#scheduler!.removeInstance(instance);
+    try {
+      await this.#scheduler!.removeInstance(instance);
+    } catch (reason) {
+      const { message } = ServerError.from(reason);
+      this.#parts.log.error(`failed to remove instance ${instance.placement.name}: ${message}`);
+      return;
+    }
     // The whole set may have been disposed meanwhile.
     if (this.#leaving.delete(instance)) await this.#dispose(instance);
   }
