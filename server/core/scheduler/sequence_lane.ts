@@ -36,7 +36,7 @@ export interface SequenceStrategy {
 }
 
 /** Turns that follow each other without waiting for anything let the rest of the server go on so often, ms. */
-const BREATHE_MS = 10;
+const BREATHE_MS = 2;
 
 /** One instance of a sequence model: its slots, and the one batch that runs at a time. */
 export class SequenceLane {
