@@ -36,7 +36,7 @@ export const RUNNERS: readonly Runner[] = [
       "server",
     ]
       .concat("mod.ts", "tests/lint", "tests/conformance", "scripts"),
-    limitMinutes: 10,
+    limitMinutes: 15,
   },
   {
     name: "parts",
@@ -52,27 +52,27 @@ export const RUNNERS: readonly Runner[] = [
       "tests/http",
       "tests/agents",
     ],
-    limitMinutes: 10,
+    limitMinutes: 12,
     python: true,
   },
   {
     name: "cli",
     what: "the program: flags, start, signals",
     command: [DENO, "test", "-A", "tests/cli"],
-    limitMinutes: 5,
+    limitMinutes: 10,
   },
   {
     name: "python",
     what: "tritonclient, scenarios, real models, ONNX node tests",
     command: [PYTHON, "-B", "-m", "pytest", "-q", "-c", "tests/pytest.ini", "tests"],
-    limitMinutes: 25,
+    limitMinutes: 35,
     python: true,
   },
   {
     name: "conformance",
     what: "recorded answers of the reference server",
     command: [DENO, "run", "-A", "tests/conformance/run.ts", "--details"],
-    limitMinutes: 25,
+    limitMinutes: 20,
     python: true,
   },
 ];
