@@ -82,6 +82,16 @@ Deno.test("fixConfigText() changes nothing where two mends are possible", () => 
   }
 });
 
+Deno.test("a number that must not be negative has no mend", () => {
+  for (const value of ["-1", "- 1", '-"1"', "-1.0"]) {
+    const text = `version_policy { latest { num_versions: ${value} } }\n`;
+    deepEqual(parseModelConfig(text, "c").issues.map(({ mend }) => mend), [undefined], value);
+    deepEqual(fixConfigText(text), { text, mended: [] });
+  }
+  const text = 'input { dims: [ -"1", -1.0 ] }\n';
+  equal(fixConfigText(text).text, "input { dims: [ -1, -1 ] }\n");
+});
+
 Deno.test("fixConfigText() mends beside a fault that it leaves", () => {
   const { text, mended } = fixConfigText("max_batch_size: ${size}\nname: foo\n");
   equal(text, 'max_batch_size: ${size}\nname: "foo"\n');

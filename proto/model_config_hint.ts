@@ -184,7 +184,7 @@ export function hintForMessage(message: DescMessage, name: string): string {
 export function hintForStrayToken(token: Token): string {
   switch (token.kind) {
     case "number":
-      return "fields are given by name";
+      return "fields are given by name, several values in brackets: [ …, … ]";
     case "template":
       return "this looks like a template that was not filled in";
     case "string":

@@ -69,8 +69,12 @@ export function mendToken(text: string, token: Token): ConfigMend | undefined {
   return undefined;
 }
 
-/** The value that was meant by a token that is none of this kind. */
-export function mendValue(text: string, token: Token, kind: ValueKind): ConfigMend | undefined {
+/** The value that was meant by a token that is none of this kind; `negative` when a minus sign stands before it. */
+export function mendValue(
+  text: string,
+  token: Token,
+  { kind, negative }: { readonly kind: ValueKind; readonly negative: boolean },
+): ConfigMend | undefined {
   const begin = token.offset;
   if (token.text === "(" || isMark(token, "{") || isMark(token, "<")) {
     const match = matchAt(SCALARS_IN_BRACKETS, text, begin);
@@ -78,7 +82,10 @@ export function mendValue(text: string, token: Token, kind: ValueKind): ConfigMe
     return replaceText(begin, begin + match[0].length, `[${match[1]}]`);
   }
   const candidate = candidateFor(text, token, kind);
-  if (candidate === undefined || !isValue(candidate.text, kind)) return mendToken(text, token);
+  const sign = negative ? "-" : "";
+  if (candidate === undefined || !isValue(sign + candidate.text, kind)) {
+    return mendToken(text, token);
+  }
   return replaceText(begin, begin + candidate.length, candidate.text);
 }
 

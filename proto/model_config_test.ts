@@ -59,6 +59,12 @@ const FAULTS: readonly [string, readonly string[]][] = [
   ["max_batch_size: 2147483648", [
     "m/config.pbtxt:1:17: max_batch_size: an integer from -2147483648 to 2147483647 expected, got 2147483648",
   ]],
+  ["input { dims: [ None, 4 ] }", [
+    "m/config.pbtxt:1:17: input[0].dims[0]: integer expected, got None; -1 stands for any size",
+  ]],
+  ["input { dims: 3, 224 }", [
+    `m/config.pbtxt:1:18: input[0]: field name or "}" expected, got 224; fields are given by name, several`,
+  ]],
   ["max_batch_size: 4.5", ["m/config.pbtxt:1:17: max_batch_size: integer expected, got 4.5"]],
   [`max_batch_size: "8"`, [
     `m/config.pbtxt:1:17: max_batch_size: integer expected, got "8"; this value stands without quotes`,
@@ -77,7 +83,9 @@ const FAULTS: readonly [string, readonly string[]][] = [
     `m/config.pbtxt:1:14: parameters[0]: key or value expected, got "a"; entries are written parameters { key: … value: … }`,
   ]],
   [`{ "name": "m" }`, [`m/config.pbtxt:1:1: field name expected, got "{"; this looks like JSON`]],
-  ["4: 8", ["m/config.pbtxt:1:1: field name expected, got 4; fields are given by name"]],
+  ["4: 8", [
+    "m/config.pbtxt:1:1: field name expected, got 4; fields are given by name, several values in brackets",
+  ]],
   ["instance_group [ { count: 1 ]", [
     `m/config.pbtxt:1:29: instance_group[0]: "}" expected, got "]"; the { at 1:18 is not closed`,
   ]],

@@ -347,7 +347,10 @@ class Scanner implements TextScan {
     // The value is the beginning of the next field: it was left out.
     const isMissing = around !== undefined && this.#cursor.startsField(around);
     if (isMissing) this.#faults.expected(path, start, { ...fault, hint: "the value is missing" });
-    else this.#faults.expected(path, start, { ...fault, mend: mendValue(this.#text, token, kind) });
+    else {
+      const mend = mendValue(this.#text, token, { kind, negative });
+      this.#faults.expected(path, start, { ...fault, mend });
+    }
     if (!isMissing) this.#cursor.skipValue();
   }
 

@@ -22,6 +22,8 @@ const RANGES: ReadonlyMap<ScalarType, readonly [bigint, bigint, string]> = new M
 ]);
 
 const LISTED_NAMES_MAX = 6;
+/** How sizes that may vary are written elsewhere. */
+const ANY_SIZE = /^(?:none|null|\?)$/i;
 const TEMPLATE_HINT = "this looks like a template that was not filled in";
 
 /** Checks the token of a scalar; `negative` when a minus sign stands before it. */
@@ -84,6 +86,9 @@ function scalarFault(token: Token, type: ScalarType, negative: boolean): ValueFa
 
 function integerFault(token: Token, type: ScalarType, negative: boolean): ValueFault | undefined {
   const [least, most, word] = RANGES.get(type) ?? [0n, 0n, "integer"];
+  if (type === ScalarType.INT64 && ANY_SIZE.test(token.text)) {
+    return { expected: word, hint: "-1 stands for any size" };
+  }
   if (token.kind !== "number" || !INTEGER.test(token.text)) return { expected: word };
   if (negative && least === 0n) return { expected: word };
   const value = integerOf(token.text) * (negative ? -1n : 1n);

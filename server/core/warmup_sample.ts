@@ -45,6 +45,8 @@ export interface WarmupSource {
 const EXECUTION_COUNT_MAX = 100_000;
 /** Requests that run together: rows without a byte would have no other bound than memory. */
 const REQUEST_COUNT_MAX = 65_536;
+/** So many unknown inputs are named in an error. */
+const NAMED_MAX = 8;
 const PREFIX = requestPrefix("");
 
 /**
@@ -228,7 +230,27 @@ class SampleReader {
       data: new Uint8Array(),
     }));
     const { message } = missingInputsError(requestOf(named, rules), rules);
-    this.#add(this.#path, message);
+    const unknown = this.#unknownNames();
+    const hint = unknown.length === 0
+      ? ""
+      : `; the model has no input '${unknown.slice(0, NAMED_MAX).join("', '")}'`;
+    this.issues.push({
+      path: this.#path,
+      message,
+      hint: `warmup sample '${this.#warmup.name}'${hint}`,
+      code: "INVALID_ARG",
+    });
+  }
+
+  /** Names given that are neither inputs nor controls nor states. */
+  #unknownNames(): readonly string[] {
+    const { config, rules, stateRules } = this.#source;
+    const { case: choice, value } = config.schedulingChoice;
+    const controls = choice === "sequenceBatching" ? value.controlInput : [];
+    return Object.keys(this.#warmup.inputs).filter((name) =>
+      !rules.inputByName.has(name) && !controls.some((control) => control.name === name) &&
+      !(stateRules?.states ?? []).some(({ inputName }) => inputName === name)
+    );
   }
 
   #checkByteSize(byteSize: number): void {

@@ -226,6 +226,15 @@ for (const [what, inputs, message] of FAULTS) {
   });
 }
 
+Deno.test("readWarmupSamples() names inputs of a sample that the model does not have", async () => {
+  const wrong = input("W", "FP32", "2", "zero_data: true");
+  assert.match(await faultOf(BATCHING + X + sample(wrong)), /; the model has no input 'W'$/);
+  const control = `sequence_batching { control_input { name: "READY" control ` +
+    `{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } } } `;
+  const ready = input("READY", "INT32", "1", "zero_data: true");
+  assert.match(await faultOf(BATCHING + X + control + sample(ready)), /warmup sample 's'$/);
+});
+
 Deno.test("readWarmupSamples() refuses batches that are too large and counts without end", async () => {
   assert.match(
     await faultOf(BATCHING + X + sample(ZERO, "batch_size: 9")),
