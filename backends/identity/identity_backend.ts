@@ -2,11 +2,12 @@ import { datatypeOfConfig } from "../../proto/datatype.ts";
 import { DataType, type ModelConfig, type ModelInput } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import { formatShape } from "../../proto/tensor.ts";
-import type { Backend, BackendContext } from "../backend.ts";
+import type { Backend, BackendContext, ExecuteRequest } from "../backend.ts";
 import { createConfiguredBackend } from "../configured_backend.ts";
 import { ExecutionPace } from "../execution_pace.ts";
 import { SYSTEM_TIMERS, type Timers } from "../pause.ts";
-import { IdentityInstance, type Zeros } from "./instance.ts";
+import { PacedInstance } from "../paced_instance.ts";
+import { echo, type IdentityModel, type Zeros } from "./echo.ts";
 
 /**
  * The test backend: output k is input k, byte for byte and without a copy, or zeros when the input is optional and
@@ -25,8 +26,9 @@ export function createIdentityBackend(
     const optionals = new Map(
       config.input.filter(({ optional }) => optional).map((input) => [input.name, zerosOf(input)]),
     );
-    const parts = { pace, now, inputOf, optionals, isBatching: config.maxBatchSize > 0 };
-    return (placement) => new IdentityInstance(placement, parts);
+    const model: IdentityModel = { inputOf, optionals, isBatching: config.maxBatchSize > 0 };
+    const answer = (request: ExecuteRequest) => echo(request, model);
+    return (placement) => new PacedInstance(placement, { pace, now, answer });
   });
 }
 

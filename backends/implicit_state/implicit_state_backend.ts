@@ -4,12 +4,13 @@ import {
   ModelSequenceBatching_Control_Kind as ControlKind,
 } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { Backend, BackendContext } from "../backend.ts";
+import type { Backend, BackendContext, ExecuteRequest } from "../backend.ts";
 import { createConfiguredBackend } from "../configured_backend.ts";
 import { checkConfiguredTensors } from "../configured_tensors.ts";
 import { ExecutionPace } from "../execution_pace.ts";
 import { SYSTEM_TIMERS, type Timers } from "../pause.ts";
-import { ImplicitStateInstance } from "./instance.ts";
+import { PacedInstance } from "../paced_instance.ts";
+import { addToState } from "./add_to_state.ts";
 
 const INTEGER = { dataType: DataType.TYPE_INT32, dims: [1n] } as const;
 const FLAG = { dataTypes: [DataType.TYPE_INT32, DataType.TYPE_FP32, DataType.TYPE_BOOL] } as const;
@@ -26,8 +27,9 @@ export function createImplicitStateBackend(
   return createConfiguredBackend("implicit_state", ({ config }) => {
     checkImplicitState(config);
     const pace = new ExecutionPace(config, timers);
-    const parts = { pace, now, modelName: config.name, hasStates: hasStates(config) };
-    return (placement) => new ImplicitStateInstance(placement, parts);
+    const model = { name: config.name, hasStates: hasStates(config) };
+    const answer = (request: ExecuteRequest) => addToState(request, model);
+    return (placement) => new PacedInstance(placement, { pace, now, answer });
   });
 }
 

@@ -1,10 +1,11 @@
 import { DataType, type ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
-import type { Backend, BackendContext } from "../backend.ts";
+import type { Backend, BackendContext, ExecuteRequest } from "../backend.ts";
 import { createConfiguredBackend } from "../configured_backend.ts";
 import { ExecutionPace } from "../execution_pace.ts";
 import { SYSTEM_TIMERS, type Timers } from "../pause.ts";
-import { QueryInstance } from "./instance.ts";
+import { PacedInstance } from "../paced_instance.ts";
+import { answerQuery } from "./answer_query.ts";
 
 const OUTPUTS = ["OUTPUT0", "OUTPUT1"];
 const DEFAULT_BYTE_SIZE = 2;
@@ -25,9 +26,9 @@ export function createQueryBackend(
     const pace = new ExecutionPace(config, timers);
     const isAnonymous = readSetting(config, "TEST_ANONYMOUS") !== undefined;
     const isFailing = readSetting(config, "TEST_FAIL_WITH_QUERY_RESULT") !== undefined;
-    const byteSize = readByteSize(config, isAnonymous);
-    return (placement) =>
-      new QueryInstance(placement, { pace, now, isAnonymous, isFailing, byteSize });
+    const model = { isAnonymous, isFailing, byteSize: readByteSize(config, isAnonymous) };
+    const answer = (request: ExecuteRequest) => answerQuery(request, model);
+    return (placement) => new PacedInstance(placement, { pace, now, answer });
   });
 }
 
