@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
+import { configError } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import { GRAPH_OPTIMIZATION, type SessionSettings } from "../../ffi/onnxruntime/mod.ts";
 import type { BackendSettings, ModelSource } from "../backend.ts";
@@ -123,12 +124,12 @@ function parseExecutionMode(text: string, name: string): boolean {
 /** Accelerators for GPUs do not matter on a CPU; for CPUs there is none in this build. */
 function checkAccelerators(config: ModelConfig): void {
   const requested = config.optimization?.executionAccelerators?.cpuExecutionAccelerator ?? [];
-  for (const { name } of requested) {
-    throw new ServerError(
-      "INVALID_ARG",
-      `unknown Execution Accelerator '${name}' is requested`,
-    );
-  }
+  if (requested.length === 0) return;
+  throw configError(requested.map(({ name }, index) => ({
+    path: `optimization.execution_accelerators.cpu_execution_accelerator[${index}]`,
+    message: `unknown Execution Accelerator '${name}' is requested`,
+    hint: "this version has none for CPUs; take the entry out",
+  })));
 }
 
 function operatorLibraries(source: ModelSource): string[] {
