@@ -67,13 +67,21 @@ async function otherFile(directory: string): Promise<string | undefined> {
   return names[0];
 }
 
+/** @throws ServerError UNAVAILABLE for a pipe, a socket or a device: the runtime could wait there for ever. */
 async function fileKind(path: string): Promise<"file" | "directory" | "none"> {
+  const stat = await statOf(path);
+  if (stat === undefined) return "none";
+  if (stat.isDirectory) return "directory";
+  if (stat.isFile) return "file";
+  throw new ServerError("UNAVAILABLE", `unable to load '${path}': it is no regular file`);
+}
+
+async function statOf(path: string): Promise<Deno.FileInfo | undefined> {
   try {
-    const stat = await Deno.stat(path);
-    return stat.isDirectory ? "directory" : "file";
+    return await Deno.stat(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
-      return "none";
+      return undefined;
     }
     throw ServerError.from(error, "UNAVAILABLE");
   }

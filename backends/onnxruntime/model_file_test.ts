@@ -38,6 +38,22 @@ Deno.test("findModelFile() names the ONNX file that has another name", async () 
   });
 });
 
+Deno.test("findModelFile() refuses pipes and devices, at which a load would wait for ever", async () => {
+  await withFolder({}, async (folder) => {
+    assert.ok(
+      (await new Deno.Command("mkfifo", { args: [join(folder, "model.onnx")] }).output()).success,
+    );
+    await Deno.mkdir(join(folder, "inner", "model.onnx"), { recursive: true });
+    await Deno.symlink("/dev/zero", join(folder, "inner", "model.onnx", "model.onnx"));
+    for (const each of [folder, join(folder, "inner")]) {
+      await assert.rejects(findModelFile(sourceIn(each)), {
+        code: "UNAVAILABLE",
+        message: /model\.onnx': it is no regular file$/,
+      });
+    }
+  });
+});
+
 Deno.test("brokenFileHint() tells empty files, pointers of Git LFS and other content apart", async () => {
   const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
   await withFolder({ empty: "", pointer, other: "no model" }, async (folder) => {
