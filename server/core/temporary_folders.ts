@@ -87,7 +87,10 @@ async function removeAbandoned(place: string): Promise<void> {
   for await (const { name, isDirectory } of Deno.readDir(place)) {
     if (!isDirectory || !name.startsWith(PREFIX)) continue;
     try {
-      using file = await Deno.open(`${place}/${name}/${LOCK_FILE}`, { write: true });
+      const path = `${place}/${name}/${LOCK_FILE}`;
+      // Anybody may have put a pipe there, and opening it could wait for ever.
+      if (!(await Deno.lstat(path)).isFile) continue;
+      using file = await Deno.open(path, { write: true });
       if (await file.tryLock(true)) await removeFolder(`${place}/${name}`);
     } catch {
       // It is another user's, or just being made or removed.

@@ -44,3 +44,22 @@ Deno.test("TemporaryFolders removes what a server left that is gone, and nothing
   equal(await exists(unknown), true, "nobody says that it is not in use");
   await Promise.all([living.close(), next.close(), Deno.remove(unknown)]);
 });
+
+Deno.test("TemporaryFolders waits for nobody who left a pipe in place of a lock", async () => {
+  const trap = await Deno.makeTempDir({ prefix: "nereid-models-" });
+  const made = await new Deno.Command("mkfifo", { args: [`${trap}/.lock`] }).output();
+  equal(made.success, true);
+  const folders = new TemporaryFolders();
+  const outcome = folders.create().then(() => "created");
+  // Whoever writes to the pipe is let go by its reader.
+  const isWaiting = Symbol();
+  let timer: number | undefined;
+  const patience = new Promise((resolve) => timer = setTimeout(resolve, 5000, isWaiting));
+  const first = await Promise.race([outcome, patience]);
+  clearTimeout(timer);
+  if (first === isWaiting) (await Deno.open(`${trap}/.lock`)).close();
+  equal(await outcome, "created");
+  equal(first, "created");
+  await folders.close();
+  await Deno.remove(trap, { recursive: true });
+});
