@@ -53,7 +53,7 @@ Deno.test("TemporaryFolders waits for nobody who left a pipe in place of a lock"
   const outcome = folders.create().then(() => "created");
   // Whoever writes to the pipe is let go by its reader.
   const isWaiting = Symbol();
-  let timer: number | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   const patience = new Promise((resolve) => timer = setTimeout(resolve, 5000, isWaiting));
   const first = await Promise.race([outcome, patience]);
   clearTimeout(timer);
