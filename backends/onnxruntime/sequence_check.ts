@@ -11,20 +11,32 @@ import { elementTypeName, type TensorSignature } from "../../ffi/onnxruntime/mod
 import { checkDims, type ModelTensors } from "./dims_check.ts";
 import { configTypeName } from "./tensor_types.ts";
 
-/**
- * Checks the tensors through which the sequence batcher talks to the model.
- * @returns the number of controls.
- */
-export function checkControls(config: ModelConfig, tensors: ModelTensors): number {
-  if (config.schedulingChoice.case !== "sequenceBatching") return 0;
-  let count = 0;
-  for (const { name, control } of config.schedulingChoice.value.controlInput) {
-    for (const each of control) {
-      checkControl(name, each, tensors);
-      count++;
-    }
-  }
-  return count;
+/** A tensor that the sequence batcher exchanges with the model. */
+export interface SequenceTensorCheck {
+  /** Field of the configuration. */
+  readonly path: string;
+  /** @throws ServerError when the model has no such tensor. */
+  readonly check: () => void;
+}
+
+/** The checks of all controls and states; each is made by itself, so that all faults are found at once. */
+export function sequenceTensorChecks(
+  config: ModelConfig,
+  tensors: ModelTensors,
+): readonly SequenceTensorCheck[] {
+  if (config.schedulingChoice.case !== "sequenceBatching") return [];
+  const { controlInput, state } = config.schedulingChoice.value;
+  const controls = controlInput.flatMap(({ name, control }, index) =>
+    control.map((each, place) => ({
+      path: `sequence_batching.control_input[${index}].control[${place}]`,
+      check: () => checkControl(name, each, tensors),
+    }))
+  );
+  const states = state.map((each, index) => ({
+    path: `sequence_batching.state[${index}]`,
+    check: () => checkState(each, tensors),
+  }));
+  return [...controls, ...states];
 }
 
 function checkControl(
@@ -62,17 +74,6 @@ function controlType(control: ModelSequenceBatching_Control): DataType {
   if (control.int32FalseTrue.length > 0) return DataType.TYPE_INT32;
   if (control.fp32FalseTrue.length > 0) return DataType.TYPE_FP32;
   return DataType.TYPE_BOOL;
-}
-
-/**
- * Checks the tensors that carry the state of a sequence from one run to the next.
- * @returns the number of states.
- */
-export function checkStates(config: ModelConfig, tensors: ModelTensors): number {
-  if (config.schedulingChoice.case !== "sequenceBatching") return 0;
-  const states = config.schedulingChoice.value.state;
-  for (const state of states) checkState(state, tensors);
-  return states.length;
 }
 
 function checkState(state: ModelSequenceBatching_State, tensors: ModelTensors): void {

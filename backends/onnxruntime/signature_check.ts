@@ -5,7 +5,7 @@ import { formatShape } from "../../proto/tensor.ts";
 import type { SessionSignature, TensorSignature } from "../../ffi/onnxruntime/mod.ts";
 import type { ModelSource } from "../backend.ts";
 import { checkIsTensor } from "./auto_complete.ts";
-import { checkControls, checkStates } from "./sequence_check.ts";
+import { sequenceTensorChecks } from "./sequence_check.ts";
 import { checkDims, type ModelTensors } from "./dims_check.ts";
 import { configTypeName } from "./tensor_types.ts";
 
@@ -34,8 +34,12 @@ export function checkSignature(source: ModelSource, signature: SessionSignature)
       }
     }
   };
-  collect("sequence_batching.control_input", () => checkControls(config, tensors));
-  collect("sequence_batching.state", () => checkStates(config, tensors));
+  for (const { path, check } of sequenceTensorChecks(config, tensors)) {
+    collect(path, () => {
+      check();
+      return 1;
+    });
+  }
   collect("batch_input", () => checkBatchInputs(source, tensors));
   // A tensor that the server feeds wrongly would only make the number of inputs wrong, too.
   if (issues.length === 0) collect("input", () => checkInputCount(source, tensors, fedCount));
