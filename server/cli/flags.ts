@@ -34,7 +34,7 @@ export function parseFlags(
   for (let index = 0; index < args.length; index++) {
     const argument = args[index]!;
     const match = /^--?([^=]+)(?:=([\s\S]*))?$/.exec(argument);
-    if (match === null) throw usage(`Unexpected argument: ${argument}`);
+    if (match === null) throw usage(`Unexpected argument: ${argument}${hintFor(argument)}`);
     const spec = findFlag(match[1]!, argument, table);
     let value = match[2];
     if (spec.kind === "none") {
@@ -50,6 +50,14 @@ export function parseFlags(
     else known.push(value);
   }
   return createParsedFlags(values, notes, table);
+}
+
+function hintFor(argument: string): string {
+  if (argument.includes("/")) return `; a folder is given as --model-repository=${argument}`;
+  const command = nearestWord(argument, ["check", "explain"]);
+  return command === undefined
+    ? ""
+    : `; did you mean the command '${command}', in front of all options?`;
 }
 
 function usage(message: string): ServerError {

@@ -60,6 +60,8 @@ Deno.test("parseFlags() names the nearest flag for an unknown one", () => {
 
 Deno.test("parseFlags() refuses what is no flag or lacks its value", () => {
   assert.equal(fault("serve"), "Unexpected argument: serve");
+  assert.match(fault("./models"), /; a folder is given as --model-repository=\.\/models$/);
+  assert.match(fault("--id=m", "check"), /; did you mean the command 'check', in front of all/);
   assert.equal(fault("--id"), "option '--id' requires an argument");
   assert.equal(fault("--help=1"), "option '--help' doesn't allow an argument");
 });
