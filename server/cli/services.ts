@@ -177,7 +177,10 @@ async function openService(
     const hint = isTaken ? `; another one is named with --${plan.name.toLowerCase()}-port` : "";
     throw new ServerError(
       "UNAVAILABLE",
-      `failed to start ${plan.title} at ${place}: ${message}${hint}`,
+      isTaken
+        ? `failed to start ${plan.name === "gRPC" ? "GRPC" : plan.name} service: Unavailable - ` +
+          `Socket '${place}' already in use${hint}`
+        : `failed to start ${plan.title} at ${place}: ${message}`,
     );
   }
 }

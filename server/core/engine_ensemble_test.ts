@@ -160,13 +160,10 @@ Deno.test("Engine takes an ensemble out of service with its model, and it comes 
   await fixture.start();
   await load(fixture, "outer");
   await unload(fixture, "b");
-  const reason =
-    "Invalid argument: ensemble 'e' depends on 'b' which has no loaded version. Model " +
-    "'b' loading failed with error: version 1 is at";
   const [a, b, e, outer] = await states(fixture);
   assert.deepEqual([a, b], ["a READY", "b UNAVAILABLE unloaded"]);
-  assert.ok(e!.startsWith(`e UNAVAILABLE ${reason}`), e);
-  assert.match(outer!, /^outer UNAVAILABLE .*depends on 'e' which has no loaded version/);
+  assert.deepEqual([e, outer], ["e UNAVAILABLE unloaded", "outer UNAVAILABLE unloaded"]);
+  assert.equal(fixture.engine.isReady(), true);
   await assert.rejects(infer(fixture, "e"), {
     message: "Request for unknown model: 'e' has no available versions",
   });

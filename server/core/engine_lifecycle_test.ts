@@ -247,9 +247,12 @@ Deno.test("Engine.loadModel() refuses names and files that are paths to elsewher
     message: /failed to load 'm'.*'config' must be specified/,
   });
   for (const path of ["../x", "/x", "1/../../x", ""]) {
-    await assert.rejects(engine.loadModel("m", { config: "{}", [`file:${path}`]: new Uint8Array() }), {
-      code: "INVALID_ARG",
-    });
+    await assert.rejects(
+      engine.loadModel("m", { config: "{}", [`file:${path}`]: new Uint8Array() }),
+      {
+        code: "INVALID_ARG",
+      },
+    );
   }
   await assert.rejects(engine.loadModel("m", { verbose: "1" }), { code: "INVALID_ARG" });
 });
@@ -273,6 +276,16 @@ Deno.test("Engine.loadModel() tells a model without versions as one that failed"
   await assert.rejects(fixture.engine.loadModel("m", {}), {
     code: "INVALID_ARG",
     message: `load failed for model 'm': ${text}\n`,
+  });
+});
+
+Deno.test("Engine knows a model of the start that has no version", async () => {
+  const text = "at least one version must be available under the version policy of model 'm'";
+  const fixture = new EngineFixture({ m: { readError: new ServerError("INVALID_ARG", text) } });
+  await fixture.start();
+  await assert.rejects(fixture.engine.infer(inferRequest("m")), {
+    code: "NOT_FOUND",
+    message: "Request for unknown model: 'm' has no available versions",
   });
 });
 
@@ -319,6 +332,7 @@ Deno.test("Engine.stop() finishes what runs, refuses what comes, frees everythin
   assert.ok(
     fixture.lines.includes("Timeout 30: Found 1 model versions that have in-flight inferences"),
   );
+  assert.ok(fixture.lines.includes("Model 'm' (version 1) has 2 in-flight inferences"));
   assert.ok(fixture.lines.includes("All models are stopped, unloading models"));
 });
 

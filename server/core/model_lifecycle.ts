@@ -278,7 +278,10 @@ export class ModelLifecycle {
         const error = ServerError.from(reason);
         log.error(`'${name}' is taken out of service: ${error.toReason()}`);
         if (registry.readFailure(name) !== undefined) this.#reader.noteFailure(name, error);
-        void this.#versions.retireAll(name, error.toReason());
+        // Without the models it is composed of an ensemble is unloaded, which is no fault (management.md §6).
+        const isUnloaded = composingModels(source.config)
+          .some((part) => registry.get(part)?.latest === undefined);
+        void this.#versions.retireAll(name, isUnloaded ? undefined : error.toReason());
       }
     }
   }

@@ -93,7 +93,12 @@ export class ModelReader {
   noteFailure(name: string, failure: ServerError, { isPoll = false }: LoadOptions = {}): void {
     const isDuplicate = failure.message === DUPLICATE_MODEL_REASON;
     const reason = isDuplicate ? failure.message : failure.toReason();
-    this.#parts.registry.setReadFailure(name, { reason, isDuplicate, sparesReadiness: isPoll });
+    this.#parts.registry.setReadFailure(name, {
+      reason,
+      isDuplicate,
+      sparesReadiness: isPoll,
+      hasNoVersion: failure.message.startsWith(NO_VERSION),
+    });
   }
 }
 

@@ -26,6 +26,8 @@ export interface ReadFailure {
   readonly isDuplicate: boolean;
   /** It came while the server served: a bad copy must not take the server away from its clients. */
   readonly sparesReadiness?: boolean;
+  /** It is a model, but its version policy leaves no version. */
+  readonly hasNoVersion?: boolean;
 }
 
 /** What is known of one model. */
@@ -173,6 +175,9 @@ export class ModelRegistry {
   }
 
   #unknown(name: string): ServerError {
+    if (this.#readFailures.get(name)?.hasNoVersion) {
+      return unknownModel(name, "has no available versions");
+    }
     return unknownModel(name, "is not found", this.#hasNamespaces ? "INVALID_ARG" : "NOT_FOUND");
   }
 

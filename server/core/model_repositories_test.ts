@@ -92,7 +92,7 @@ Deno.test("openModelRepositories() keeps models by repository and name with name
   assert.equal(await namespaceOf(`${b}::f`), b);
   await Deno.remove(`${a}/part`, { recursive: true });
   assert.equal(await namespaceOf(`${a}::e`), b);
-  await assert.rejects(repository.read(`${a}::part`), /no directory of this name/);
+  await assert.rejects(repository.read(`${a}::part`), /model not found in any model repository/);
 });
 
 Deno.test("openModelRepositories() checks the labels of versions when a model is read", async () => {

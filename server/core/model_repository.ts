@@ -280,8 +280,8 @@ class DiskRepository implements ExaminableRepository {
       "NOT_FOUND",
       `failed to load '${
         printableName(name)
-      }', failed to poll from model repository: there is no ` +
-        `directory of this name`,
+      }', failed to poll from model repository: model not found ` +
+        `in any model repository`,
     );
   }
 
@@ -314,10 +314,14 @@ class DiskRepository implements ExaminableRepository {
     const news = ignored.filter((folder) => !this.#warned.has(`${name}/${folder}`));
     if (news.length === 0) return;
     for (const folder of news) this.#warned.add(`${name}/${folder}`);
-    const folders = news.map((folder) => `'${printableName(folder)}'`).join(", ");
-    this.#log.warning(
-      `ignoring folders of model '${name}' whose names are no version numbers: ${folders}`,
-    );
+    for (const folder of news) {
+      const fault = /^0\d*$/.test(folder)
+        ? "contains leading zeros in its directory name"
+        : "fails to convert to integral number";
+      this.#log.warning(
+        `ignore version directory '${printableName(folder)}' which ${fault} (model '${name}')`,
+      );
+    }
   }
 }
 

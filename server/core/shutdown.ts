@@ -33,6 +33,11 @@ export async function shutDown(parts: ShutdownParts): Promise<boolean> {
     log.info(
       `Timeout ${restSecs}: Found ${busy.length} model versions that have in-flight inferences`,
     );
+    for (const { config, versionText, inflightCount } of busy) {
+      log.info(
+        `Model '${config.name}' (version ${versionText}) has ${inflightCount} in-flight inferences`,
+      );
+    }
   });
   if (!isDrained) return false;
   log.info("All models are stopped, unloading models");

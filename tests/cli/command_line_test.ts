@@ -108,6 +108,9 @@ Deno.test("a port in use ends the start with exit code 1 and is named", async ()
     assert.equal(await run.exitCode(), 1, flag);
     assert.ok(run.stderr().includes(String(port)), run.stderr());
     assert.ok(run.stderr().includes(`another one is named with ${flag.split("=")[0]}`));
+    const fault = `service: Unavailable - Socket '0.0.0.0:${port}' already in use`;
+    assert.match(run.stderr(), /failed to start (HTTP|GRPC|Metrics) service/);
+    assert.ok(run.stderr().includes(fault), run.stderr());
   }
 });
 
