@@ -49,10 +49,10 @@ export async function lookAtFolders(
       if (isHidden(name) || isUnfinished(name)) continue;
       const id = idOf(repository, name);
       const before = models.get(id);
-      models.set(
-        id,
-        before === undefined ? await lookAtModel(repository, name) : addPlace(before, repository),
-      );
+      const seen = before === undefined
+        ? await lookAtModel(repository, name)
+        : addPlace(before, repository);
+      if (seen !== undefined) models.set(id, seen);
     }
   }
   return { models, lost };
@@ -63,12 +63,15 @@ export function isUnfinished(name: string): boolean {
   return /\.(?:tmp|temp|part|partial)$|~$/i.test(name);
 }
 
-async function lookAtModel(repository: string, name: string): Promise<ModelLook> {
+/** Undefined when the folder went after it was listed. */
+async function lookAtModel(repository: string, name: string): Promise<ModelLook | undefined> {
   const repositories = [repository];
   try {
     const files = await readModelFiles(`${repository}/${name}`, { isRelated: true });
     return { repositories, stamp: filesStamp(files), reason: "" };
   } catch (reason) {
+    // A name that is no UTF-8 is never found under what it is shown as.
+    if (reason instanceof Deno.errors.NotFound && !name.includes("\ufffd")) return undefined;
     return { repositories, stamp: undefined, reason: reasonText(reason) };
   }
 }

@@ -104,7 +104,13 @@ async function addEntry(
   if (isDirectory && !isExact) lines.push(`${path}/`);
   else lines.push([path, size, ino, mtime?.getTime(), ctime?.getTime()].join(" "));
   if (isDirectory && depth < DEPTH_MAX) {
-    await addEntries(path, lines, { depth: depth + 1, isExact });
+    try {
+      await addEntries(path, lines, { depth: depth + 1, isExact });
+    } catch (reason) {
+      // A folder that goes right now.
+      if (!(reason instanceof Deno.errors.NotFound)) throw reason;
+      lines.push(`${path} missing`);
+    }
   }
 }
 
