@@ -44,7 +44,7 @@ function zerosOf({ name, dataType, dims, reshape }: ModelInput): Zeros {
 /** @throws ServerError INVALID_ARG unless inputs and outputs are pairs of one datatype and shape. */
 function checkPairs(config: ModelConfig): void {
   const { input: inputs, output: outputs, name } = config;
-  if (inputs.length === 0 || inputs.length !== outputs.length) {
+  if (inputs.length !== outputs.length) {
     throw new ServerError(
       "INVALID_ARG",
       `expected as many outputs as inputs for identity model '${name}', got ${inputs.length} ` +

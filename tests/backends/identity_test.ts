@@ -101,6 +101,13 @@ Deno.test("identity ends its delay when the client has gone", async () => {
   assert.throws(() => outputsOf(outcomes[0]), { code: "CANCELLED" });
 });
 
+Deno.test("identity takes a configuration without any tensors, as the reference does", async () => {
+  const config = { ...identityConfig(), input: [], output: [] };
+  await using opened = await openInstance("identity", { config });
+  const { outcomes } = await opened.instance.execute([opened.request([])]);
+  assert.deepEqual(outputsOf(outcomes[0]), []);
+});
+
 Deno.test("identity refuses configurations that are no pairs", async () => {
   const config = identityConfig();
   await assert.rejects(
