@@ -140,7 +140,7 @@ Deno.test("check tells duplicate models, circles, warmup faults and folders that
   }
   assert.match(stdout, /ring_a\/config\.pbtxt:4:\d+: error: .*circular dependency/);
   assert.match(stdout, /warm\/config\.pbtxt:4:\d+: error: model_warmup/);
-  assert.match(stdout, /odd: warning: ignoring folders .*'01'/);
+  assert.match(stdout, /odd: warning: ignore version directory '01'/);
 });
 
 Deno.test("check obeys --model-config-name, --disable-auto-complete-config and --backend-config", async () => {
@@ -201,7 +201,7 @@ Deno.test("explain tells the origin of every value", async () => {
   assert.equal(bad.code, 1);
   assert.match(bad.stderr, /bad\/config\.pbtxt:1:17: error: max_batch_size: integer expected/);
   assert.equal((await run("explain", flag)).code, 2);
-  assert.match((await run("explain", "none", flag)).stderr, /none: error: .*no directory/);
+  assert.match((await run("explain", "none", flag)).stderr, /none: error: .*model not found/);
   assert.match((await run("explain", "m", "--version=7", flag)).stderr, /version 7 is not served/);
 });
 
