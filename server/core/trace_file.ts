@@ -6,6 +6,8 @@ import type { Log } from "./log.ts";
 const MAX_WAITING_CHARACTERS = 64 * 1024 * 1024;
 /** How long traces of the main file are collected for one write. */
 const COLLECT_MS = 50;
+/** How long the end waits for a file that takes nothing: a pipe that nobody reads, a disk that is away. */
+const CLOSE_MS = 5000;
 
 /** Writes a file: "create" empties it first. */
 export type WriteTraceText = (
@@ -118,14 +120,26 @@ export class TraceFile {
     }
   }
 
-  /** Writes what waits, and the end of the main file. */
-  async close(): Promise<void> {
-    this.#timer?.cancel();
-    this.#timer = undefined;
+  async #writeEnd(): Promise<void> {
     this.#start();
     await this.#writing;
     if (this.#isCreated) await this.#write(this.#parts.path, "]", "append");
     this.#isCreated = false;
+  }
+
+  /** Writes what waits, and the end of the main file; settles in some seconds even if nothing can be written. */
+  async close(): Promise<void> {
+    const { path, clock, log } = this.#parts;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    const isInTime = await new Promise<boolean>((resolve) => {
+      const patience = clock.setTimer(CLOSE_MS, () => resolve(false));
+      void this.#writeEnd().finally(() => {
+        patience.cancel();
+        resolve(true);
+      });
+    });
+    if (!isInTime) log.error(`traces are lost: ${path} took nothing for ${CLOSE_MS / 1000} s`);
     if (this.#droppedCount > 0) {
       this.#parts.log.warning(`${this.#droppedCount} traces were dropped`);
     }

@@ -94,3 +94,18 @@ Deno.test("traces are dropped when they come faster than they are written", asyn
   await closing;
   assert.match(fixture.lines.at(-1)!, /^\d+ traces were dropped$/);
 });
+
+Deno.test("the end does not wait for ever for a file that takes nothing", async () => {
+  const fixture = new TraceFixture({ values: { ...ON, logFrequency: 1 } }, {
+    write: () => new Promise<void>(() => {}),
+  });
+  fixture.request();
+  let isClosed = false;
+  const closing = fixture.tracer.close().then(() => isClosed = true);
+  await fixture.clock.advance(4999);
+  assert.equal(isClosed, false);
+  await fixture.clock.advance(1);
+  assert.equal(isClosed, true);
+  await closing;
+  assert.deepEqual(fixture.lines, ["traces are lost: t.json took nothing for 5 s"]);
+});
