@@ -99,6 +99,8 @@ Deno.test("Engine.loadModel() loads anew what differs in its files or its config
     model(1, { stamp: "config", files: { 1: "b" }, config: { maxBatchSize: 8 } }),
   );
   assert.equal(loads(fixture).length, 3);
+  const unloads = fixture.lines.filter((line) => line === "successfully unloaded 'm' version 1");
+  assert.equal(unloads.length, 2, "what was replaced is told when it is gone");
 });
 
 Deno.test("Engine.loadModel() keeps versions that stay, loads new ones and retires those not chosen", async () => {

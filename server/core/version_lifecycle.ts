@@ -163,7 +163,9 @@ export class VersionLifecycle {
       // In any other state than READY, what is still loaded is being retired already.
       const replaced = before?.state === "READY" ? before.model : undefined;
       entry.set(version, { state: "READY", reason: "", model, source, loadMs });
-      if (replaced !== undefined) this.#drain(replaced, () => {});
+      if (replaced !== undefined) {
+        this.#drain(replaced, () => this.#logUnloaded(entry.name, version));
+      }
     }
     for (const { version, state } of entry.versions()) {
       if (chosen.has(version) || state !== "READY") continue;
@@ -189,12 +191,16 @@ export class VersionLifecycle {
     }
   }
 
+  #logUnloaded(name: string, version: number): void {
+    this.#parts.log.info(`successfully unloaded '${name}' version ${version}`);
+  }
+
   /** Takes a READY version out of service. */
   #retire(entry: ModelEntry, version: number, reason = UNLOADED): Promise<void> {
     const { model } = entry.version(version)!;
     entry.set(version, { state: "UNLOADING" });
     return this.#drain(model!, () => {
-      this.#parts.log.info(`successfully unloaded '${entry.name}' version ${version}`);
+      this.#logUnloaded(entry.name, version);
       const now = entry.version(version)!;
       // While its last requests ran, the version may have been loaded anew.
       if (now.model !== model) return;
