@@ -36,6 +36,8 @@ export interface FakeModel {
   readonly versionLabels?: ReadonlyMap<string, number>;
   /** More than one of them has the model. */
   readonly repositories?: readonly string[];
+  /** Why polling cannot read its files. */
+  readonly unreadable?: string;
   /** Instances fail to be created as long as this returns an error. */
   readonly instanceError?: (name: string) => unknown;
 }
@@ -87,7 +89,11 @@ export class EngineFixture {
   #look(): RepositoryLook {
     const models = [...this.models].map(([name, model]): [string, ModelLook] => [
       name,
-      { repositories: model.repositories ?? ["/models"], stamp: model.stamp ?? "", reason: "" },
+      {
+        repositories: model.repositories ?? ["/models"],
+        stamp: model.unreadable === undefined ? model.stamp ?? "" : undefined,
+        reason: model.unreadable ?? "",
+      },
     ]);
     return { models: new Map(models), lost: this.lost };
   }

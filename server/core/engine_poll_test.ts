@@ -58,6 +58,26 @@ Deno.test("Engine in poll mode answers requests in flight on what is replaced", 
   await stop(fixture);
 });
 
+Deno.test("Engine in poll mode lists a model that it cannot read with the reason, as long as that is so", async () => {
+  const fixture = await start({ a: {} });
+  const reason = "b Internal: failed to read the model directory: Permission denied";
+  const unreadable = { unreadable: "Permission denied" };
+  fixture.models.set("b", unreadable);
+  await fixture.clock.advance(2000);
+  assert.deepEqual(await rows(fixture), ["a 1 READY", reason]);
+  assert.equal(fixture.engine.isReady(), true);
+  fixture.models.delete("b");
+  await fixture.clock.advance(2000);
+  assert.deepEqual(await rows(fixture), ["a 1 READY"]);
+  fixture.models.set("a", unreadable).set("b", unreadable);
+  await fixture.clock.advance(2000);
+  assert.deepEqual(await rows(fixture), ["a 1 READY", reason]);
+  fixture.models.set("b", {});
+  await fixture.clock.advance(2000);
+  assert.deepEqual(await rows(fixture), ["a 1 READY", "b 1 READY"]);
+  await stop(fixture);
+});
+
 Deno.test("Engine in poll mode keeps a model whose change is bad (scenario D32)", async () => {
   const fixture = await start({ a: { stamp: "1" } });
   fixture.models.set("a", { stamp: "2", readError: BAD });

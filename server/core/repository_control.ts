@@ -4,7 +4,7 @@ import type { ModelIndexEntry } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { splitModelId } from "./model_id.ts";
 import type { ModelLifecycle } from "./model_lifecycle.ts";
-import type { ModelRegistry } from "./model_registry.ts";
+import type { ModelRegistry, ReadFailure } from "./model_registry.ts";
 import type { WatchedRepository } from "./model_repositories.ts";
 import { DUPLICATE_MODEL_REASON, type ModelRepository } from "./model_repository.ts";
 import type { RepositoryLook } from "./model_repository_look.ts";
@@ -34,6 +34,8 @@ export class RepositoryControl {
   #poller: RepositoryPoller | undefined;
   #watcher: Disposable | undefined;
   #isStopped = false;
+  /** What the index says of models whose files polling cannot read. */
+  readonly #unreadable = new Map<string, ReadFailure>();
 
   constructor(parts: RepositoryControlParts) {
     this.#parts = parts;
@@ -137,6 +139,7 @@ export class RepositoryControl {
         });
         this.#log.error(`Poll failed for model directory '${id}': ${DUPLICATE_MODEL_REASON}`);
       },
+      noteUnreadable: (id, reason) => this.#noteUnreadable(id, reason),
       affectedBy: (ids) =>
         options.modelNamespacing
           ? lifecycle.ensemblesAround(new Set(ids.map((id) => splitModelId(id).name)))
@@ -145,6 +148,26 @@ export class RepositoryControl {
     });
     this.#poller.start(first);
     this.#watcher = watch?.(() => this.#poller?.hasten());
+  }
+
+  /** A failure that is known already says more. */
+  #noteUnreadable(id: string, reason: string | undefined): void {
+    const { registry } = this.#parts;
+    if (reason === undefined) {
+      if (registry.readFailure(id) === this.#unreadable.get(id)) {
+        registry.setReadFailure(id, undefined);
+      }
+      this.#unreadable.delete(id);
+    } else if (registry.readFailure(id) === undefined) {
+      const message = `failed to read the model directory: ${reason}`;
+      const failure = {
+        reason: new ServerError("INTERNAL", message).toReason(),
+        isDuplicate: false,
+        sparesReadiness: true,
+      };
+      this.#unreadable.set(id, failure);
+      registry.setReadFailure(id, failure);
+    }
   }
 }
 

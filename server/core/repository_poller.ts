@@ -15,6 +15,8 @@ export interface RepositoryPollerParts {
   readonly unload: (id: string) => Promise<void>;
   /** Takes a model out of service that is in two places. */
   readonly unloadDouble: (id: string) => Promise<void>;
+  /** Called when the files of a model cannot be read, and with no reason when they can again or are gone. */
+  readonly noteUnreadable: (id: string, reason: string | undefined) => void;
   /** Models that did not change themselves, but mean something else when these come or go. */
   readonly affectedBy: (ids: readonly string[]) => readonly string[];
   /** Called after each look with what the repositories hold. */
@@ -128,10 +130,11 @@ export class RepositoryPoller {
     for (const [id, model] of look.models) {
       if (model.stamp === undefined) this.#tellUnreadable(id, model.reason);
       else {
-        this.#unreadable.delete(id);
+        this.#forgetUnreadable(id);
         if (!isSame(this.#applied.get(id), model)) ids.push(id);
       }
     }
+    for (const id of this.#unreadable) if (!look.models.has(id)) this.#forgetUnreadable(id);
     for (const [id, model] of this.#applied) {
       if (!look.models.has(id) && !isLost(model, look)) ids.push(id);
     }
@@ -173,9 +176,14 @@ export class RepositoryPoller {
   #tellUnreadable(id: string, reason: string): void {
     if (this.#unreadable.has(id)) return;
     this.#unreadable.add(id);
+    this.#parts.noteUnreadable(id, reason);
     this.#parts.log.error(
       `Poll failed for model directory '${id}': ${reason}; if the model serves, it goes on serving`,
     );
+  }
+
+  #forgetUnreadable(id: string): void {
+    if (this.#unreadable.delete(id)) this.#parts.noteUnreadable(id, undefined);
   }
 
   #wake: (() => void) | undefined;

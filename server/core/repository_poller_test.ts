@@ -12,6 +12,7 @@ class PollFixture {
   models: Record<string, string | Partial<ModelLook>> = {};
   lost: Record<string, string> = {};
   listed: readonly string[] = [];
+  readonly unreadable = new Map<string, string | undefined>();
   lookCount = 0;
   failing = new Set<string>();
   loadMs = 0;
@@ -33,6 +34,7 @@ class PollFixture {
       load: operation("load"),
       unload: operation("unload"),
       unloadDouble: operation("double"),
+      noteUnreadable: (id, reason) => this.unreadable.set(id, reason),
       affectedBy: () => [],
       onLook: (ids) => this.listed = ids,
     });
@@ -154,8 +156,15 @@ Deno.test("RepositoryPoller keeps a model whose files cannot be read, and tells 
   assert.deepEqual(await fixture.poll(40_000), []);
   assert.equal(fixture.lines.length, 1);
   assert.match(fixture.lines[0]!, /Poll failed for model directory 'a': Permission denied/);
+  assert.deepEqual([...fixture.unreadable], [["a", "Permission denied"]]);
   fixture.models = { a: "1" };
   assert.deepEqual(await fixture.poll(10_600), []);
+  assert.deepEqual([...fixture.unreadable], [["a", undefined]]);
+  fixture.models = { a: "1", b: { reason: "No" } };
+  await fixture.poll(10_600);
+  fixture.models = { a: "1" };
+  await fixture.poll(10_600);
+  assert.equal(fixture.unreadable.get("b"), undefined);
   await fixture.poller.stop();
 });
 
