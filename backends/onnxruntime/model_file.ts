@@ -67,13 +67,23 @@ async function otherFile(directory: string): Promise<string | undefined> {
   return names[0];
 }
 
-/** @throws ServerError UNAVAILABLE for a pipe, a socket or a device: the runtime could wait there for ever. */
+/**
+ * @throws ServerError UNAVAILABLE for a pipe, a socket or a device, where the runtime could wait for ever, and for a
+ * file that may not be read, of which it only tells a number.
+ */
 async function fileKind(path: string): Promise<"file" | "directory" | "none"> {
   const stat = await statOf(path);
   if (stat === undefined) return "none";
   if (stat.isDirectory) return "directory";
-  if (stat.isFile) return "file";
-  throw new ServerError("UNAVAILABLE", `unable to load '${path}': it is no regular file`);
+  const refuse = (why: string) =>
+    new ServerError("UNAVAILABLE", `unable to load '${path}': ${why}`);
+  if (!stat.isFile) throw refuse("it is no regular file");
+  try {
+    (await Deno.open(path)).close();
+  } catch (error) {
+    if (error instanceof Deno.errors.PermissionDenied) throw refuse("Permission denied");
+  }
+  return "file";
 }
 
 async function statOf(path: string): Promise<Deno.FileInfo | undefined> {

@@ -54,6 +54,22 @@ Deno.test("findModelFile() refuses pipes and devices, at which a load would wait
   });
 });
 
+Deno.test("findModelFile() tells that a file may not be read", async () => {
+  const { open } = Deno;
+  // The superuser, who may run the tests, may read everything.
+  Deno.open = () => Promise.reject(new Deno.errors.PermissionDenied("no"));
+  try {
+    await withFolder({ "model.onnx": "" }, async (folder) => {
+      await assert.rejects(findModelFile(sourceIn(folder)), {
+        code: "UNAVAILABLE",
+        message: `unable to load '${join(folder, "model.onnx")}': Permission denied`,
+      });
+    });
+  } finally {
+    Deno.open = open;
+  }
+});
+
 Deno.test("brokenFileHint() tells empty files, pointers of Git LFS and other content apart", async () => {
   const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
   await withFolder({ empty: "", pointer, other: "no model" }, async (folder) => {
