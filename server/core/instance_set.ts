@@ -7,6 +7,9 @@ import type { Log } from "./log.ts";
 import type { ModelRates } from "./scheduler/rate_limiter.ts";
 import type { InstanceScheduler } from "./scheduler/scheduler.ts";
 
+/** Instances of one version that are created at the same time: slow models start sooner, large ones not all at once. */
+const CREATED_AT_ONCE_MAX = 4;
+
 /** What a set of instances works with. */
 export interface InstanceSetParts {
   /** Creates an instance that is ready to serve: warmed up. */
@@ -44,7 +47,7 @@ export class InstanceSet implements AsyncDisposable {
 
   /** Creates the first instances. @throws ServerError; disposing the set then frees those that were created. */
   async fill(planned: readonly PlacedInstance[]): Promise<void> {
-    for (const plan of planned) await this.#create(plan, this.#serving);
+    await this.#createAll(planned, this.#serving);
   }
 
   /** Says who gives work to the instances. */
@@ -63,7 +66,7 @@ export class InstanceSet implements AsyncDisposable {
     rates?.plan(config, missing);
     const created = new Map<ModelInstance, PlacedInstance>();
     try {
-      for (const plan of missing) await this.#create(plan, created);
+      await this.#createAll(missing, created);
     } catch (reason) {
       await this.#discard(created);
       throw ServerError.from(reason);
@@ -93,10 +96,37 @@ export class InstanceSet implements AsyncDisposable {
     this.#leaving.clear();
   }
 
-  async #create(plan: PlacedInstance, created: Map<ModelInstance, PlacedInstance>): Promise<void> {
-    const instance = await this.#parts.create(plan.placement);
-    created.set(instance, plan);
-    this.#parts.rates?.add(instance, plan);
+  /**
+   * Creates instances side by side, and notes those that came to be in the order of their plans.
+   * @throws what the first failed one in that order threw, when none is being created any more.
+   */
+  async #createAll(
+    plans: readonly PlacedInstance[],
+    created: Map<ModelInstance, PlacedInstance>,
+  ): Promise<void> {
+    const results: PromiseSettledResult<ModelInstance>[] = [];
+    let next = 0;
+    let isFailed = false;
+    const createSome = async () => {
+      while (next < plans.length && !isFailed) {
+        const index = next++;
+        const [result] = await Promise.allSettled([this.#create(plans[index]!)]);
+        results[index] = result;
+        if (result.status === "rejected") isFailed = true;
+      }
+    };
+    await Promise.all(Array.from({ length: CREATED_AT_ONCE_MAX }, createSome));
+    for (const [index, result] of results.entries()) {
+      if (result.status === "rejected") continue;
+      created.set(result.value, plans[index]!);
+      this.#parts.rates?.add(result.value, plans[index]!);
+    }
+    const failed = results.find(({ status }) => status === "rejected");
+    if (failed?.status === "rejected") throw failed.reason;
+  }
+
+  async #create({ placement }: PlacedInstance): Promise<ModelInstance> {
+    return await this.#parts.create(placement);
   }
 
   /** Which instances can stay, which are to be made, and which nobody asks for. */
