@@ -56,7 +56,10 @@ Deno.test("createServer() closes what it has opened when a port is taken", async
     grpc: { address: "127.0.0.1", port: 0 },
     http: { address: "127.0.0.1", port: taken.addr.port },
   });
-  await assert.rejects(server.start(), { code: "UNAVAILABLE", message: /HTTP service: .*already in use/ });
+  await assert.rejects(server.start(), {
+    code: "UNAVAILABLE",
+    message: /HTTP service: .*already in use/,
+  });
 });
 
 Deno.test("Program.listen() opens nothing once the program is being stopped", async () => {
