@@ -4,14 +4,13 @@ import json
 import random
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
 from nereid_testing import onnx_models
-from nereid_testing.observe import pending, wait_until
+from nereid_testing.observe import pending, temporary_model_folders, wait_until
 from nereid_testing.protocols import PROTOCOLS, HttpProtocol, status_of
 from nereid_testing.raw_http import call
 from nereid_testing.repository import Repository
@@ -23,12 +22,6 @@ CONFIG = json.dumps({"backend": "onnxruntime"})
 IDENTITY = onnx_models.identity("FP32", [4]).SerializeToString()
 PAIR = onnx_models.add_sub("FP32", [4]).SerializeToString()
 ARRAY = np.arange(4, dtype=np.float32)
-
-
-def temporary_files(folder):
-    """Folders of models that a server keeps in its place for temporary files."""
-    found = Path(folder).rglob("nereid-models-*/*")
-    return sorted(str(each.relative_to(folder)) for each in found if each.name != ".lock")
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +74,10 @@ def test_files_replace_the_whole_folder(protocol, server, place):
     metadata = client.get_model_metadata("model")
     names = [each["name"] for each in metadata["outputs"]] if protocol.name == "http" else [o.name for o in metadata.outputs]
     assert len(names) == 2
-    assert len(temporary_files(place)) > 0
+    assert len(temporary_model_folders(place)) > 0
     client.load_model("model")
     assert outputs(protocol, "model", IN=ARRAY) == ["OUT"]
-    assert wait_until(lambda: temporary_files(place) == [])
+    assert wait_until(lambda: temporary_model_folders(place) == [])
 
 
 def test_a_model_without_a_directory(protocol, place):
@@ -98,7 +91,7 @@ def test_a_model_without_a_directory(protocol, place):
     assert outputs(protocol, name, IN=ARRAY) == ["OUT"]
     client.unload_model(name)
     assert wait_until(lambda: index(protocol)[name] == "UNAVAILABLE")
-    assert wait_until(lambda: temporary_files(place) == [])
+    assert wait_until(lambda: temporary_model_folders(place) == [])
 
 
 def test_labels_come_from_the_files_only(protocol, place):
@@ -122,18 +115,18 @@ def test_labels_come_from_the_files_only(protocol, place):
 def test_files_need_a_configuration(protocol, place):
     with pytest.raises(InferenceServerException, match="'config' must be specified"):
         protocol.client.load_model("model", files={"file:1/model.onnx": IDENTITY})
-    assert temporary_files(place) == []
+    assert temporary_model_folders(place) == []
 
 
 def test_a_model_that_cannot_be_loaded_leaves_nothing(protocol, place):
     for files in ({"file:1/model.onnx": b"junk"}, {"file:1/model.onnx": b""}, {"file:model.onnx": IDENTITY}):
         with pytest.raises(InferenceServerException, match="failed"):
             protocol.client.load_model("model", config=CONFIG, files=files)
-        assert temporary_files(place) == []
+        assert temporary_model_folders(place) == []
     for config in ("{", '{"unknown": 1}', '{"backend": "none"}'):
         with pytest.raises(InferenceServerException, match="failed"):
             protocol.client.load_model("model", config=config, files={"file:1/model.onnx": IDENTITY})
-        assert temporary_files(place) == []
+        assert temporary_model_folders(place) == []
     assert outputs(protocol, "model", IN=ARRAY) == ["OUT"]
 
 
@@ -145,7 +138,7 @@ def test_files_that_lie_elsewhere_are_refused(protocol, place, path):
     with pytest.raises(InferenceServerException, match="load parameter 'file:") as caught:
         protocol.client.load_model("model", config=CONFIG, files={f"file:{path}": b"x", "file:1/model.onnx": IDENTITY})
     assert status_of(caught.value, protocol) in ("400", "INVALID_ARGUMENT")
-    assert temporary_files(place) == []
+    assert temporary_model_folders(place) == []
 
 
 def test_files_that_exclude_each_other_are_refused(protocol, place):
@@ -157,7 +150,7 @@ def test_files_that_exclude_each_other_are_refused(protocol, place):
 def test_odd_names_of_models_are_refused(protocol, place, name):
     with pytest.raises(InferenceServerException):
         protocol.client.load_model(name, config=CONFIG, files={"file:1/model.onnx": b"junk"})
-    assert temporary_files(place) == []
+    assert temporary_model_folders(place) == []
 
 
 @pytest.mark.parametrize("text", ["", "%%%%", "=" * 9, "AAA", "\u20ac", "A" * 1001])
@@ -165,7 +158,7 @@ def test_base64_that_is_not(server, place, text):
     body = {"parameters": {"config": CONFIG, "file:1/model.onnx": text}}
     response = call(server, "POST", "/v2/repository/models/model/load", json.dumps(body).encode())
     assert response.status == 400 and "load failed for model 'model'" in response.json()["error"]
-    assert temporary_files(place) == []
+    assert temporary_model_folders(place) == []
 
 
 @pytest.mark.parametrize("value", [7, None, ["x"], {"a": 1}, True])
@@ -189,9 +182,9 @@ def test_the_folder_stays_while_requests_are_in_flight(server, place):
     assert wait_until(lambda: pending(server, "draining") is not None)
     time.sleep(0.2)
     protocol.client.unload_model("draining")
-    assert temporary_files(place) != []
+    assert temporary_model_folders(place) != []
     assert (running.get_result().as_numpy("OUT") == ARRAY).all()
-    assert wait_until(lambda: temporary_files(place) == [])
+    assert wait_until(lambda: temporary_model_folders(place) == [])
     protocol.close()
 
 
@@ -239,7 +232,7 @@ def test_fifty_clients_load_and_unload(server, place, name):
     for model in ("race_0", "race_1", "race_2"):
         closing.client.unload_model(model)
     assert wait_until(lambda: all(index(closing).get(f"race_{i}") in (None, "UNAVAILABLE") for i in range(3)))
-    assert wait_until(lambda: temporary_files(place) == [])
+    assert wait_until(lambda: temporary_model_folders(place) == [])
     closing.close()
 
 
@@ -281,7 +274,7 @@ def test_a_killed_server_leaves_what_the_next_one_removes(tmp_path):
         load(first)
         with ServerProcess(repository.root, "--model-control-mode=explicit", prefix=prefix) as second:
             load(second)
-            assert len(temporary_files(place)) == len(list(place.iterdir())) == 2
+            assert len(temporary_model_folders(place)) == len(list(place.iterdir())) == 2
             second.process.kill()
             second.process.wait()
         assert len(list(place.iterdir())) == 2

@@ -15,7 +15,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from nereid_testing import onnx_models
-from nereid_testing.observe import wait_until
+from nereid_testing.observe import temporary_model_folders, wait_until
 from nereid_testing.protocols import PROTOCOLS, HttpProtocol
 from nereid_testing.repository import Repository
 from nereid_testing.server import PROJECT, ServerProcess, server_command
@@ -65,10 +65,6 @@ def write_agent(folder, name, code, manifest=None):
         (folder / name / "agent.json").write_text(json.dumps(manifest))
 
 
-def folders(place):
-    return [each for each in Path(place).rglob("nereid-models-*/*") if each.name != ".lock"]
-
-
 class Place:
     """Folders of one test, and servers over them."""
 
@@ -87,7 +83,7 @@ class Place:
 def place(tmp_path):
     each = Place(tmp_path)
     yield each
-    assert folders(each.temporary) == [], "nothing is left"
+    assert temporary_model_folders(each.temporary) == [], "nothing is left"
 
 
 def works(server, name):
@@ -175,10 +171,10 @@ def test_each_agent_sees_what_the_one_before_made(place):
     with place.start(EXPLICIT, "--load-model=twice", "--load-model=once") as server:
         works(server, "twice")
         works(server, "once")
-        assert len(folders(place.temporary)) == 3
+        assert len(temporary_model_folders(place.temporary)) == 3
         protocol = HttpProtocol(server)
         protocol.client.unload_model("twice")
-        assert wait_until(lambda: len(folders(place.temporary)) == 1)
+        assert wait_until(lambda: len(temporary_model_folders(place.temporary)) == 1)
         works(server, "once")
         protocol.close()
 
@@ -191,7 +187,7 @@ def test_the_example_loads_a_compressed_model(tmp_path):
     (place.repository.directory("packed", 1) / "model.onnx.gz").write_bytes(packed)
     with place.start() as server:
         works(server, "packed")
-    assert folders(place.temporary) == []
+    assert temporary_model_folders(place.temporary) == []
 
 
 MISBEHAVING = {
@@ -220,7 +216,7 @@ def test_agents_that_misbehave_harm_nobody_else(place):
             assert message in str(caught.value), name
             protocol.close()
             works(server, "good")
-            assert folders(place.temporary) == []
+            assert temporary_model_folders(place.temporary) == []
         assert server.alive()
 
 
@@ -276,7 +272,7 @@ def test_files_of_a_request_pass_through_agents(place):
             each.client.load_model("m", config=config, files={"file:1/model.onnx": MODEL.SerializeToString()[::-1]})
             assert (each.infer("m", {"IN": ARRAY}).as_numpy("OUT") == ARRAY).all()
             each.client.unload_model("m")
-            assert wait_until(lambda: folders(place.temporary) == [])
+            assert wait_until(lambda: temporary_model_folders(place.temporary) == [])
             each.close()
 
 
@@ -296,20 +292,25 @@ def test_polling_rewrites_a_model_only_when_it_changed(place):
     file.write_bytes(MODEL.SerializeToString()[::-1])
     with poll_server(place) as server:
         works(server, "m")
-        first = folders(place.temporary)
+        first = temporary_model_folders(place.temporary)
         assert len(first) == 1
         time.sleep(2.5)
-        assert place.log.read_text() == "x" and folders(place.temporary) == first
+        assert place.log.read_text() == "x" and temporary_model_folders(place.temporary) == first
         other = onnx_models.identity("FP32", [4]).SerializeToString()
         file.write_bytes(other[::-1])
-        assert wait_until(lambda: folders(place.temporary) not in ([], first) and len(folders(place.temporary)) == 1, timeout_s=15)
+
+        def is_replaced():
+            found = temporary_model_folders(place.temporary)
+            return len(found) == 1 and found != first
+
+        assert wait_until(is_replaced, timeout_s=15)
         works(server, "m")
         assert place.log.read_text() == "xx"
         file.unlink()
         file.parent.rmdir()
         (place.repository.root / "m" / "config.pbtxt").unlink()
         (place.repository.root / "m").rmdir()
-        assert wait_until(lambda: folders(place.temporary) == [], timeout_s=15)
+        assert wait_until(lambda: temporary_model_folders(place.temporary) == [], timeout_s=15)
 
 
 def test_an_ensemble_from_a_rewritten_folder_is_bound_anew(place):
@@ -337,10 +338,10 @@ def test_an_ensemble_from_a_rewritten_folder_is_bound_anew(place):
         for _ in range(3):
             result = protocol.infer("whole", {"IN": ARRAY}, outputs=[protocol.output("OUT", class_count=1)])
             assert result.as_numpy("OUT")[0].endswith(b":three")
-            assert len(folders(place.temporary)) == 1
+            assert len(temporary_model_folders(place.temporary)) == 1
             protocol.client.load_model("part", config='{"backend": "onnxruntime"}')
         protocol.client.unload_model("whole")
-        assert wait_until(lambda: folders(place.temporary) == [])
+        assert wait_until(lambda: temporary_model_folders(place.temporary) == [])
         protocol.close()
 
 
