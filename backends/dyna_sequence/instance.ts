@@ -10,6 +10,7 @@ import type {
 } from "../backend.ts";
 import type { ExecutionPace } from "../execution_pace.ts";
 import { addIntegers, filledIntegers, findInput, readFirstInteger } from "../integer_tensor.ts";
+import { SequenceMemory } from "../sequence_memory.ts";
 
 interface DynaSequenceParts {
   readonly pace: ExecutionPace;
@@ -17,14 +18,11 @@ interface DynaSequenceParts {
   readonly batchSizeMax: number;
 }
 
-/** Sequences that never end must not fill the memory: beyond so many the oldest is forgotten. */
-const SEQUENCES_MAX = 1_000_000;
-
 /** An accumulator per correlation id. */
 export class DynaSequenceInstance implements ModelInstance {
   readonly placement: InstancePlacement;
   readonly #parts: DynaSequenceParts;
-  readonly #accumulators = new Map<bigint, number>();
+  readonly #accumulators = new SequenceMemory();
 
   constructor(placement: InstancePlacement, parts: DynaSequenceParts) {
     this.placement = placement;
@@ -66,16 +64,12 @@ export class DynaSequenceInstance implements ModelInstance {
     const isStart = readFirstInteger(findInput(request, "START")) !== 0;
     const isEnd = readFirstInteger(findInput(request, "END")) !== 0;
     const sum = addIntegers(isStart ? 0 : this.#accumulators.get(id) ?? 0, input);
-    this.#accumulators.delete(id);
-    if (isEnd) return (sum + Number(BigInt.asIntN(32, id))) | 0;
+    if (isEnd) {
+      this.#accumulators.delete(id);
+      return (sum + Number(BigInt.asIntN(32, id))) | 0;
+    }
     this.#accumulators.set(id, sum);
-    if (this.#accumulators.size > SEQUENCES_MAX) this.#forgetOldest();
     return sum;
-  }
-
-  #forgetOldest(): void {
-    const [oldest] = this.#accumulators.keys();
-    if (oldest !== undefined) this.#accumulators.delete(oldest);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -8,6 +8,7 @@ import type {
 } from "../backend.ts";
 import type { ExecutionPace } from "../execution_pace.ts";
 import { filledIntegers, findInput, readFirstInteger } from "../integer_tensor.ts";
+import { SequenceMemory } from "../sequence_memory.ts";
 
 interface IterativeParts {
   readonly pace: ExecutionPace;
@@ -16,14 +17,11 @@ interface IterativeParts {
   readonly isIterative: boolean;
 }
 
-/** Sequences that never end must not fill the memory: beyond so many the oldest is forgotten. */
-const SEQUENCES_MAX = 1_000_000;
-
 /** Counts down for each sequence. */
 export class IterativeSequenceInstance implements ModelInstance {
   readonly placement: InstancePlacement;
   readonly #parts: IterativeParts;
-  readonly #remainders = new Map<bigint | string, number>();
+  readonly #remainders = new SequenceMemory();
 
   constructor(placement: InstancePlacement, parts: IterativeParts) {
     this.placement = placement;
@@ -65,13 +63,9 @@ export class IterativeSequenceInstance implements ModelInstance {
     const { correlationId, sequenceStart } = request;
     const known = sequenceStart ? undefined : this.#remainders.get(correlationId);
     const before = known ?? readFirstInteger(findInput(request, "INPUT"));
-    this.#remainders.delete(correlationId);
     const remainder = before - 1;
     if (remainder > 0) this.#remainders.set(correlationId, remainder);
-    if (this.#remainders.size > SEQUENCES_MAX) {
-      const [oldest] = this.#remainders.keys();
-      if (oldest !== undefined) this.#remainders.delete(oldest);
-    }
+    else this.#remainders.delete(correlationId);
     return remainder;
   }
 
