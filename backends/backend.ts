@@ -2,6 +2,17 @@ import type { ModelConfig } from "../proto/gen/model_config_pb.ts";
 import type { CancelSignal, ParameterValue } from "../proto/infer.ts";
 import type { ServerError } from "../proto/status.ts";
 import type { Tensor } from "../proto/tensor.ts";
+import type { ModelHost, ModelTrace } from "./model_host.ts";
+
+export type {
+  CallMessage,
+  CallOptions,
+  CustomMetric,
+  CustomMetricFamily,
+  MetricKind,
+  ModelHost,
+  ModelTrace,
+} from "./model_host.ts";
 
 /** Where one model instance runs. */
 export interface InstancePlacement {
@@ -25,11 +36,21 @@ export interface ModelSource {
 /** `--backend-config` settings that apply to one backend: global ones overridden by its own. */
 export type BackendSettings = ReadonlyMap<string, string>;
 
-/** Sink for what a backend wants in the server's log. */
+/** Where in a user's code a line of the log was written. */
+export interface LogPlace {
+  /** Name of the file, without folders. */
+  readonly file: string;
+  readonly line: number;
+}
+
+/** Sink for what a backend wants in the server's log. `place`: the user's code, in place of the backend's. */
 export interface BackendLog {
-  info(message: string): void;
-  warning(message: string): void;
-  verbose(level: number, message: string): void;
+  info(message: string, place?: LogPlace): void;
+  warning(message: string, place?: LogPlace): void;
+  error(message: string, place?: LogPlace): void;
+  verbose(level: number, message: string, place?: LogPlace): void;
+  /** Whether lines of this level are written now. Absent = never. */
+  isVerbose?(level: number): boolean;
 }
 
 /** One request of a batch, checked against the configuration; shapes include the batch dimension and `reshape`. */
@@ -50,6 +71,8 @@ export interface ExecuteRequest {
   readonly timeoutUs: number;
   /** Aborted when the client has gone. A backend may stop early when all requests of the batch are aborted. */
   readonly signal: CancelSignal | undefined;
+  /** Its trace, to be passed on with calls of other models; undefined when it is not traced. */
+  readonly trace?: ModelTrace | undefined;
   /**
    * Sends one response of a request whose outcome is `{ streamed: true }`, during `execute` or after it, until one was
    * sent with `isFinal`; `undefined` as response with `isFinal` is the final flag alone (scheduling.md §11). An error
@@ -107,6 +130,12 @@ export interface ModelInstance extends AsyncDisposable {
    * any more. A rejection fails every request of the batch; prefer outcomes.
    */
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport>;
+  /**
+   * The model's own word on whether it is ready, for readiness queries; inference is not blocked by it. Absent = it is.
+   * May be called while `execute` runs, concurrent calls may share one answer. Settles within 5 s and never rejects:
+   * `reason` tells why not, for the verbose log (python-backend.md §A2).
+   */
+  isReady?(): Promise<{ readonly isReady: boolean; readonly reason?: string }>;
 }
 
 /** One loaded model version; disposing it after its instances frees everything it holds. */
@@ -141,4 +170,6 @@ export interface BackendContext {
   readonly now: () => number;
   /** Counts batches that failed in the runtime and were run again request by request. */
   readonly countBatchRetry: (modelName: string, version: number) => void;
+  /** Other models, model control and metrics, for models that call back. */
+  readonly host: ModelHost;
 }

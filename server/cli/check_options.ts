@@ -4,6 +4,7 @@ import { openAgentDirectory } from "../agents/agent_directory.ts";
 import { BackendTable } from "../core/backend_table.ts";
 import type { CheckParts } from "../core/check/model_check.ts";
 import type { ServerOptions } from "../core/options.ts";
+import { createModelHost } from "../core/model_host.ts";
 import { createSystemClock } from "../core/system_clock.ts";
 import { TemporaryFolders } from "../core/temporary_folders.ts";
 import { settingsOf } from "./backend_settings.ts";
@@ -70,9 +71,12 @@ export function createCheckParts(server: ServerOptions): CheckParts & AsyncDispo
   const backends = new BackendTable((name) =>
     openBackend(name, {
       settings: settingsOf(server.backendConfig, name),
-      log: { info: ignore, warning: ignore, verbose: ignore },
+      log: silent,
       now: clock.now,
       countBatchRetry: ignore,
+      host: createModelHost(() => {
+        throw new ServerError("UNSUPPORTED", "no model runs during a check");
+      }),
     })
   );
   return {

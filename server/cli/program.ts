@@ -7,6 +7,7 @@ import {
   type InferenceServer,
   type StartResult,
 } from "../core/inference_server.ts";
+import { createModelHost } from "../core/model_host.ts";
 import { createSystemClock } from "../core/system_clock.ts";
 import { settingsOf } from "./backend_settings.ts";
 import type { OpenedLog } from "./open_log.ts";
@@ -38,7 +39,8 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
   const clock = createSystemClock();
   const tracer = createTracer(options.trace, clock, log);
   const backendLog = log.module("backend.ts");
-  const server = createInferenceServer(options.server, {
+  const host = createModelHost(() => server);
+  const server: InferenceServer = createInferenceServer(options.server, {
     clock,
     log,
     logControl: log.control,
@@ -61,6 +63,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
         log: backendLog,
         now: clock.now,
         countBatchRetry: (model, version) => server.countBatchRetry(model, version),
+        host,
       }),
   });
   let services: readonly Service[] = [];

@@ -80,6 +80,16 @@ export class Trace implements RequestTrace {
     this.id = record.options.nextId();
   }
 
+  /** The W3C context of the client's trace as JSON text, for models. */
+  get context(): string | undefined {
+    const { context } = this.record.options;
+    if (context === undefined) return undefined;
+    const traceparent = `00-${context.traceId}-${context.spanId}-01`;
+    return JSON.stringify(
+      context.state === "" ? { traceparent } : { traceparent, tracestate: context.state },
+    );
+  }
+
   mark(activity: string, atMs: number = this.record.options.now()): void {
     if (!this.record.options.timestamps || this.events.length >= MAX_EVENTS) return;
     this.events.push({ name: activity, atMs });

@@ -7,6 +7,7 @@ import type {
   ModelInstance,
   ModelSource,
 } from "../../backends/backend.ts";
+import { fakeHost } from "../../backends/model_host_fixture.ts";
 import { openBackend } from "../../backends/registry.ts";
 import { type Datatype, DATATYPES } from "../../proto/datatype.ts";
 import { type ModelConfig, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
@@ -52,9 +53,10 @@ export async function openInstance(name: string, options: OpenOptions = {}): Pro
   let retries = 0;
   const backend = await openBackend(name, {
     settings: new Map(Object.entries(options.settings ?? {})),
-    log: { info() {}, warning() {}, verbose() {} },
+    log: { info() {}, warning() {}, error() {}, verbose() {} },
     now: () => performance.now(),
     countBatchRetry: () => retries++,
+    host: fakeHost(),
   })!;
   const config = create(ModelConfigSchema, { name: "m", ...options.config });
   const source = { name: "m", version: 1, modelDirectory: folder, versionDirectory, config };

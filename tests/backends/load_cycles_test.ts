@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { executeRequest } from "../../backends/execute_request_fixture.ts";
 import { create } from "@bufbuild/protobuf";
 import type { Backend } from "../../backends/backend.ts";
+import { fakeHost } from "../../backends/model_host_fixture.ts";
 import { openBackend } from "../../backends/registry.ts";
 import { ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import { buildModel, ONNX_DATA_TYPE as TYPE } from "../fixtures/onnx_builder.ts";
@@ -35,9 +36,10 @@ async function loadCycles(): Promise<number[]> {
   await Deno.writeFile(`${folder}/1/model.onnx`, largeModel());
   const backend = await openBackend("onnxruntime", {
     settings: new Map(),
-    log: { info() {}, warning() {}, verbose() {} },
+    log: { info() {}, warning() {}, error() {}, verbose() {} },
     now: () => performance.now(),
     countBatchRetry() {},
+    host: fakeHost(),
   })!;
   const sizes: number[] = [];
   for (let cycle = 0; cycle < CYCLES; cycle++) {
