@@ -33,6 +33,32 @@ export type {
 export type { Datatype } from "./proto/datatype.ts";
 export type { Tensor } from "./proto/tensor.ts";
 export { decodeBytesTensor } from "./proto/bytes_tensor.ts";
+export type {
+  BytesElements,
+  CallResult,
+  ConfigTensor,
+  InferRequest as ModelInferRequest,
+  InferResponse as ModelInferResponse,
+  Model,
+  ModelAnswers,
+  ModelCall,
+  ModelClass,
+  ModelConfigBuilder,
+  ModelConfigObject,
+  ModelContext,
+  ModelError,
+  ModelLog,
+  ModelMetric,
+  ModelMetricFamily,
+  ModelMetrics,
+  ModelTensor,
+  NewConfigTensor,
+  OutputArray,
+  OutputTensor,
+  RequestTrace as ModelRequestTrace,
+  TensorArrays,
+  TensorOf,
+} from "./backends/typescript/model_api.ts";
 export { ServerError, type StatusCode } from "./proto/status.ts";
 
 if (import.meta.main) {

@@ -8,6 +8,8 @@ interface Layer {
 
 const PROTO = /^proto\/(?!client\/)/;
 const BACKEND_CONTRACTS = /^backends\/(?!registry)[^/]+\.ts$/;
+/** The types of models in TypeScript. */
+const MODEL_API = /^backends\/typescript\/model_api\.ts$/;
 const AGENT_CONTRACT = /^server\/core\/(repository_agent|load_slots|log)\.ts$/;
 const CORE_FACADE = /^server\/core\/(inference_api|options|clock|log|statistics|metrics)\w*\.ts$/;
 
@@ -31,13 +33,13 @@ const LAYERS: readonly Layer[] = [
   { folder: /^server\/dashboard\//, may: [] },
   { folder: /^server\/perf\//, may: [/^proto\//] },
   { folder: /^server\/cli\//, may: [/^(proto|ffi|backends|server)\//] },
-  { folder: /^mod\.ts$/, may: [PROTO, /^server\/cli\//, CORE_FACADE] },
+  { folder: /^mod\.ts$/, may: [PROTO, /^server\/cli\//, CORE_FACADE, MODEL_API] },
   // An agent is written against the types of the server's agents, and imports nothing else.
   {
     folder: /^examples\/repository_agents\//,
     may: [/^server\/agents\/agent_api\.ts$/],
   },
-  { folder: /^examples\//, may: [/^mod\.ts$/, /^proto\/client\//] },
+  { folder: /^examples\//, may: [/^mod\.ts$/, /^proto\/client\//, MODEL_API] },
 ];
 
 /** Why `from` must not import `to` (both paths inside the project); undefined when it may. */
