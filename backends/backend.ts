@@ -2,8 +2,21 @@ import type { ModelConfig } from "../proto/gen/model_config_pb.ts";
 import type { CancelSignal, ParameterValue } from "../proto/infer.ts";
 import type { ServerError } from "../proto/status.ts";
 import type { Tensor } from "../proto/tensor.ts";
+import type { DeviceClass, Devices, KindOffer } from "./device_list.ts";
 import type { ModelHost, ModelTrace } from "./model_host.ts";
 
+export {
+  CPU_OFFER,
+  DEVICE_CLASS_NAMES,
+  type DeviceClass,
+  type Devices,
+  type GpuDevice,
+  type GpuList,
+  type GpuMemory,
+  type KindOffer,
+  type WebGpuAdapter,
+  type WebGpuList,
+} from "./device_list.ts";
 export type {
   CallMessage,
   CallOptions,
@@ -20,6 +33,8 @@ export interface InstancePlacement {
   readonly name: string;
   readonly kind: "KIND_CPU" | "KIND_GPU" | "KIND_MODEL";
   readonly deviceId: number;
+  /** The family `deviceId` counts in; absent = CUDA for KIND_GPU, else the CPU. */
+  readonly device?: DeviceClass;
 }
 
 /** What a backend is told about the model version it loads. */
@@ -154,6 +169,11 @@ export interface Backend extends AsyncDisposable {
   readonly name: string;
   readonly preference: InstancePreference;
   /**
+   * The kinds of instances it can make, best first, with what it could make but for something missing. With `source`:
+   * of that model. Absent = CPUs only. Never rejects.
+   */
+  kinds?(devices: Devices, source?: ModelSource): Promise<readonly KindOffer[]>;
+  /**
    * Completes the configuration from the model itself (config.md §8). Changes only `max_batch_size`, `input`,
    * `output`, `model_transaction_policy.decoupled` and the scheduling choice of `source.config`, in place.
    */
@@ -172,4 +192,6 @@ export interface BackendContext {
   readonly countBatchRetry: (modelName: string, version: number) => void;
   /** Other models, model control and metrics, for models that call back. */
   readonly host: ModelHost;
+  /** The devices of this machine. Absent = nothing is known of them. */
+  readonly devices?: Devices;
 }
