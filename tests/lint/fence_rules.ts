@@ -19,7 +19,8 @@ const FENCES: Readonly<Record<string, Fence>> = {
   "listener-fence": {
     members: /^(listen|listenTls|serve)$/,
     modules: /^node:(http|https|http2|net|tls)$/,
-    inside: /^server\/(transport|metrics)\//,
+    // A Python process finds its server by a unix socket in a private folder.
+    inside: /^(server\/(transport|metrics)\/|backends\/python\/stub_process\.ts$)/,
     what: "Listeners stay in server/transport and server/metrics",
   },
 };
