@@ -4,6 +4,7 @@ import { openAgentDirectory } from "../agents/agent_directory.ts";
 import { BackendTable } from "../core/backend_table.ts";
 import type { CheckParts } from "../core/check/model_check.ts";
 import type { ServerOptions } from "../core/options.ts";
+import { CustomMetrics } from "../core/custom_metrics.ts";
 import { createModelHost } from "../core/model_host.ts";
 import { createSystemClock } from "../core/system_clock.ts";
 import { TemporaryFolders } from "../core/temporary_folders.ts";
@@ -76,7 +77,7 @@ export function createCheckParts(server: ServerOptions): CheckParts & AsyncDispo
       countBatchRetry: ignore,
       host: createModelHost(() => {
         throw new ServerError("UNSUPPORTED", "no model runs during a check");
-      }),
+      }, new CustomMetrics()),
     })
   );
   return {

@@ -2,6 +2,7 @@ import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
 import { MemoryOpener } from "../../backends/shared_memory.ts";
 import { ServerError } from "../../proto/status.ts";
 import { openAgentDirectory } from "../agents/agent_directory.ts";
+import { CustomMetrics } from "../core/custom_metrics.ts";
 import {
   createInferenceServer,
   type InferenceServer,
@@ -39,7 +40,8 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
   const clock = createSystemClock();
   const tracer = createTracer(options.trace, clock, log);
   const backendLog = log.module("backend.ts");
-  const host = createModelHost(() => server);
+  const customMetrics = new CustomMetrics();
+  const host = createModelHost(() => server, customMetrics);
   const server: InferenceServer = createInferenceServer(options.server, {
     clock,
     log,
@@ -50,6 +52,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
       options.server.repositoryAgentDirectory,
       log.module("repository_agent.ts"),
     ),
+    customMetrics,
     statistics: options.metrics?.settings.statistics ?? {},
     // What is kept under an input must be the answer to it, whatever its owner writes there meanwhile.
     regionOpener: new MemoryOpener({

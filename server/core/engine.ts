@@ -7,6 +7,7 @@ import { ServerError } from "../../proto/status.ts";
 import { BackendTable, type OpenBackend } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
 import type { ConfigSource } from "./config_complete.ts";
+import type { CustomMetrics } from "./custom_metrics.ts";
 import type {
   CudaSharedMemoryRegion,
   InferenceApi,
@@ -23,10 +24,12 @@ import { checkEnsembleModels } from "./ensemble/ensemble_loader.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { createLogControl, type LogControl } from "./log_control.ts";
 import type { Model } from "./model.ts";
+import type { MetricsSnapshot } from "./metrics_snapshot.ts";
 import { checkControlMode, readOverride } from "./model_control.ts";
 import { loadHeld } from "./held_model.ts";
 import { ModelLifecycle } from "./model_lifecycle.ts";
 import { ModelRegistry } from "./model_registry.ts";
+import { readStatistics } from "./model_statistics.ts";
 import type { WatchedRepository } from "./model_repositories.ts";
 import type { ModelRepository } from "./model_repository.ts";
 import { releaseResponse } from "./model_response.ts";
@@ -45,7 +48,7 @@ import {
 import type { ResponseCache } from "./response_cache.ts";
 import { shutDown } from "./shutdown.ts";
 import type { StartResult } from "./start.ts";
-import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+import type { StatisticsOptions } from "./statistics.ts";
 import type { TemporaryFolders } from "./temporary_folders.ts";
 import { describeTensors } from "./tensor_rules.ts";
 import type { FieldLookup } from "./trace_context.ts";
@@ -66,6 +69,8 @@ export interface EngineParts {
   readonly statistics: StatisticsOptions;
   /** Of models that enable it; absent = there is none. */
   readonly responseCache?: ResponseCache | undefined;
+  /** Metrics of models' own; absent = there are none. */
+  readonly customMetrics?: CustomMetrics | undefined;
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
   /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`; absent = off. */
@@ -192,24 +197,7 @@ export class Engine implements InferenceApi {
   }
 
   modelStatistics(name: string, version: string): ModelStatistics[] {
-    if (name === "") {
-      return this.#readyModels().map(({ statistics }) => statistics.toMessage());
-    }
-    const ready = this.#registry.find(name)?.ready() ?? [];
-    if (version === "") {
-      if (ready.length > 0) return ready.map(({ statistics }) => statistics.toMessage());
-      throw new ServerError("INVALID_ARG", `requested model '${name}' is not available`);
-    }
-    const number = this.#registry.parseVersion(name, version);
-    if (ready.length === 0) {
-      throw new ServerError("INVALID_ARG", `requested model '${name}' is not available`);
-    }
-    const model = ready.find((candidate) => candidate.version === number);
-    if (model !== undefined) return [model.statistics.toMessage()];
-    throw new ServerError(
-      "INVALID_ARG",
-      `requested model version is not available for model '${name}'`,
-    );
+    return readStatistics(this.#registry, name, version);
   }
 
   repositoryIndex(readyOnly: boolean): Promise<ModelIndexEntry[]> {
@@ -333,9 +321,11 @@ export class Engine implements InferenceApi {
   metrics(): MetricsSnapshot {
     const models = this.#registry.entries().flatMap((entry) => entry.loaded());
     const cache = this.#parts.responseCache?.snapshot();
+    const custom = this.#parts.customMetrics?.snapshot();
     return {
       versions: models.map(({ statistics }) => statistics.snapshot()),
       ...(cache === undefined ? {} : { cache }),
+      ...(custom === undefined ? {} : { custom }),
     };
   }
 
@@ -383,10 +373,6 @@ export class Engine implements InferenceApi {
       const { message } = ServerError.from(reason);
       this.#log.error(`failed to remove temporary directories of models: ${message}`);
     });
-  }
-
-  #readyModels(): Model[] {
-    return this.#registry.entries().flatMap((entry) => entry.ready());
   }
 }
 

@@ -1,10 +1,12 @@
 import type { Backend } from "../../backends/backend.ts";
 import type { Clock } from "./clock.ts";
 import { completeModelConfig } from "./config_complete.ts";
+import type { CustomMetrics } from "./custom_metrics.ts";
 import { Engine } from "./engine.ts";
 import type { InferenceApi } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import type { LogControl } from "./log_control.ts";
+import type { MetricsSnapshot } from "./metrics_snapshot.ts";
 import { openModelRepositories } from "./model_repositories.ts";
 import type { ServerOptions } from "./options.ts";
 import type { RepositoryAgents } from "./repository_agent.ts";
@@ -12,12 +14,13 @@ import { watchFolders } from "./repository_watch.ts";
 import { createResponseCache } from "./response_cache_config.ts";
 import type { RegionOpener } from "./shared_memory.ts";
 import type { StartResult } from "./start.ts";
-import type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+import type { StatisticsOptions } from "./statistics.ts";
 import { TemporaryFolders } from "./temporary_folders.ts";
 import type { Tracer } from "./tracer.ts";
 
 export type { StartedModel, StartResult } from "./start.ts";
-export type { MetricsSnapshot, StatisticsOptions } from "./statistics.ts";
+export type { MetricsSnapshot } from "./metrics_snapshot.ts";
+export type { StatisticsOptions } from "./statistics.ts";
 
 /** The facade with its life: what the command line and the embedding API hold. */
 export interface InferenceServer extends InferenceApi {
@@ -39,6 +42,8 @@ export interface InferenceServerParts {
   readonly backendNames: readonly string[];
   /** `--metrics-config`: what is counted beyond the plain counters. */
   readonly statistics?: StatisticsOptions;
+  /** Metrics of models' own, shared with `createModelHost`; absent = there are none. */
+  readonly customMetrics?: CustomMetrics;
   /** `TRITONSERVER_DELAY_SCHEDULER`: a batcher waits for so many requests before its first batch. */
   readonly delaySchedulerCount?: number;
   /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`: as many must wait in the backlog of a sequence batcher as well. */

@@ -1,19 +1,18 @@
 import type { CallMessage, CallOptions, ModelHost } from "../../backends/backend.ts";
 import type { InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
+import type { CustomMetrics } from "./custom_metrics.ts";
 import type { InferenceApi, RequestTrace, StreamedResponse } from "./inference_api.ts";
 import { Trace } from "./trace.ts";
 
 /** What models may ask of an engine. `engine` is looked up at each call: backends are made before there is one. */
-export function createModelHost(engine: () => InferenceApi): ModelHost {
+export function createModelHost(engine: () => InferenceApi, metrics: CustomMetrics): ModelHost {
   return {
     infer: (request, receive, options) => callModel(engine(), request, receive, options),
     isModelReady: (name, version) => Promise.try(() => engine().isModelReady(name, version)),
     loadModel: (name, parameters) => engine().loadModel(name, parameters),
     unloadModel: (name, options) => engine().unloadModel(name, options),
-    openMetricFamily: () => {
-      throw new ServerError("UNSUPPORTED", "metrics of models are not available");
-    },
+    openMetricFamily: (kind, name, description) => metrics.openFamily(kind, name, description),
   };
 }
 

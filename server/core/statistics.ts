@@ -13,7 +13,6 @@ import { durationMessage } from "./duration_count.ts";
 import { ResponseStatistics } from "./response_statistics.ts";
 import type { LatencyHistogramSnapshot, LatencySummarySnapshot } from "./latency.ts";
 import { LatencyHistogram, LatencySummary } from "./latency.ts";
-import type { CacheSnapshot } from "./response_cache.ts";
 import type { CacheObserver } from "./scheduler/caching_scheduler.ts";
 import type { ExecuteTimes, JobObserver } from "./scheduler/instance_pool.ts";
 import { type ComputeSums, type FailureReason, isRescheduled, type Job } from "./scheduler/job.ts";
@@ -65,13 +64,6 @@ export interface VersionSnapshot {
   readonly summaries?: Readonly<Record<RequestDuration, LatencySummarySnapshot>>;
   /** Of versions that use the response cache. */
   readonly cache?: CacheUseSnapshot;
-}
-
-/** Everything counted, in one step; plain data. */
-export interface MetricsSnapshot {
-  readonly versions: readonly VersionSnapshot[];
-  /** Of servers that have a response cache. */
-  readonly cache?: CacheSnapshot;
 }
 
 interface BatchCount {

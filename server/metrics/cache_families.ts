@@ -1,4 +1,5 @@
-import type { MetricsSnapshot, VersionSnapshot } from "../core/statistics.ts";
+import type { MetricsSnapshot } from "../core/metrics_snapshot.ts";
+import type { VersionSnapshot } from "../core/statistics.ts";
 import type { Family, Sample } from "./families.ts";
 
 type CacheSnapshot = NonNullable<MetricsSnapshot["cache"]>;

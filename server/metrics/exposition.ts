@@ -1,9 +1,11 @@
-import type { MetricsSnapshot, VersionSnapshot } from "../core/statistics.ts";
+import type { MetricsSnapshot } from "../core/metrics_snapshot.ts";
+import type { VersionSnapshot } from "../core/statistics.ts";
 import {
   CACHE_FAMILIES,
   VERSION_CACHE_FAMILIES,
   VERSION_CACHE_SUMMARY_FAMILIES,
 } from "./cache_families.ts";
+import { customFamily } from "./custom_families.ts";
 import { CPU_FAMILIES, type CpuSample } from "./cpu_metrics.ts";
 import {
   type Family,
@@ -49,6 +51,15 @@ export function formatMetrics(
     for (const family of CPU_FAMILIES) {
       pushHead(lines, family);
       for (const sample of family.samples(options.cpu)) pushSample(lines, family.name, sample, {});
+    }
+  }
+  for (const custom of snapshot.custom ?? []) {
+    const family = customFamily(custom);
+    pushHead(lines, family);
+    for (const series of custom.series) {
+      for (const sample of family.samples(series)) {
+        pushSample(lines, family.name, sample, series.labels);
+      }
     }
   }
   return lines.join("");

@@ -1,4 +1,4 @@
-import type { MetricsSnapshot } from "../core/statistics.ts";
+import type { MetricsSnapshot } from "../core/metrics_snapshot.ts";
 import type { HttpHandler, HttpResponse, RequestHead } from "../transport/transport.ts";
 import type { CpuSampler } from "./cpu_metrics.ts";
 import { formatMetrics } from "./exposition.ts";
