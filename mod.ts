@@ -30,6 +30,13 @@ export type {
   SharedMemoryReference,
   TensorDescription,
 } from "./proto/infer.ts";
+export type {
+  BatchInput,
+  BatchRequest,
+  BatchStrategy,
+  BatchStrategyContext,
+  BatchStrategyLog,
+} from "./server/core/batch_strategy_api.ts";
 export type { Datatype } from "./proto/datatype.ts";
 export type { Tensor } from "./proto/tensor.ts";
 export { decodeBytesTensor } from "./proto/bytes_tensor.ts";

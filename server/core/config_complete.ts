@@ -14,14 +14,13 @@ import {
 } from "../../proto/model_config.ts";
 import { isPathInside } from "../../proto/model_config_path.ts";
 import { ServerError } from "../../proto/status.ts";
+import { batchStrategyIssues } from "./batch_strategy_file.ts";
 import { readLabels } from "./config_labels.ts";
 import { checkStateFiles } from "./config_states.ts";
 import type { ServerOptions } from "./options.ts";
 
 /** Key of `--backend-config` for the batch size of models that give none. */
 const DEFAULT_BATCH_KEY = "default-max-batch-size";
-
-const BATCH_STRATEGY_PARAMETER = "TRITON_BATCH_STRATEGY_PATH";
 
 /** A model version whose configuration is to be completed. */
 export interface ConfigSource extends ModelSource {
@@ -54,7 +53,7 @@ export async function completeModelConfig(
   issues.push(...checkModelConfig(config), ...checkModelIo(config, completed));
   const { issues: labelIssues } = await readLabels(config, source);
   issues.push(...labelIssues, ...await checkStateFiles(config, source));
-  issues.push(...await batchStrategyIssues(config));
+  issues.push(...await batchStrategyIssues(source));
   if (issues.length > 0) throw configError(issues, source.positions);
 }
 
@@ -126,16 +125,6 @@ function runtimeIssues({ config, name, version }: ConfigSource): ConfigIssue[] {
     : `backend library name '${runtime}' escapes backend directory '${backend}', for model ` +
       `'${name}', check model config runtime field`;
   return [{ path: "runtime", message }];
-}
-
-async function batchStrategyIssues(config: ModelConfig): Promise<ConfigIssue[]> {
-  const library = config.parameters[BATCH_STRATEGY_PARAMETER]?.stringValue ?? "";
-  if (library === "") return [];
-  const path = `parameters["${BATCH_STRATEGY_PARAMETER}"]`;
-  const exists = await Deno.stat(library).then(() => true, () => false);
-  return exists
-    ? [{ path, message: "custom batching libraries are not supported", code: "UNSUPPORTED" }]
-    : [{ path, message: `Batching library path not found: ${library}`, code: "NOT_FOUND" }];
 }
 
 function isFileField(path: string): boolean {

@@ -41,6 +41,8 @@ export interface ModelParts {
   readonly releases: WeakMap<InferResponse, () => void>;
   /** What the rate limiter knows of the instances. */
   readonly rates?: Disposable;
+  /** Custom batching; freed before all else. */
+  readonly batchStrategy?: Disposable | undefined;
 }
 
 /** Options of a request with any number of responses. */
@@ -275,5 +277,6 @@ export class Model implements AsyncDisposable {
     if (this.#parts.backendModel !== undefined) disposables.use(this.#parts.backendModel);
     for (const instance of this.#parts.instances) disposables.use(instance);
     if (this.instanceSet !== undefined) disposables.use(this.instanceSet);
+    disposables.use(this.#parts.batchStrategy);
   }
 }

@@ -55,6 +55,8 @@ export interface RepositoryModel {
   readonly versionLabels?: VersionLabels | undefined;
   /** Of files that came with the request, or agents: whoever reads the model calls `settle` when it is done with it. */
   readonly hold?: ModelHold | undefined;
+  /** Its files came with a load request. */
+  readonly isUploaded?: boolean;
 }
 
 /** A model with everything that is wrong in it. */
@@ -186,7 +188,8 @@ class DiskRepository implements ExaminableRepository {
     const checked = await this.#check(name, place, { ...config, stamp });
     // Of a model that an agent was to rewrite, and did not, nothing else can be said.
     const issues = [...place.issues, ...place.isUnfinished ? [] : checked.issues];
-    const examined = { ...checked, issues, own };
+    const isUploaded = override?.files !== undefined;
+    const examined = { ...checked, issues, own, isUploaded };
     if (folders.length === 0 && runs.length === 0) return examined;
     kept.move();
     return { ...examined, hold: new ModelHold({ model: name, runs, folders, log: this.#log }) };

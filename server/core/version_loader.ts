@@ -10,6 +10,7 @@ import type { InferResponse } from "../../proto/infer.ts";
 import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { BackendTable } from "./backend_table.ts";
+import { loadBatchStrategy } from "./batch_strategy_loader.ts";
 import type { Clock } from "./clock.ts";
 import { type ConfigSource, openModel, unknownBackendError } from "./config_complete.ts";
 import { readLabels } from "./config_labels.ts";
@@ -78,6 +79,13 @@ export async function loadVersion(
   const rates = parts.rateLimiter?.addModel(config, planned, source.positions);
   disposables.use(rates);
   const backendModel = disposables.use(await openModel(source, backend));
+  const batchStrategy = disposables.use(
+    await loadBatchStrategy(source, {
+      clock: parts.clock,
+      log: moduleLog(parts.log, "batch_strategy_loader.ts"),
+      isUploaded: model.isUploaded ?? false,
+    }),
+  );
   const stateRules = await createStateRules(config, source.modelDirectory);
   const samples = await readWarmupSamples({ ...source, rules, stateRules });
   const partition = createPartition(config, parts);
@@ -104,6 +112,7 @@ export async function loadVersion(
     delaySchedulerCount,
     backlogDelayCount: parts.backlogDelayCount ?? 0,
     stateRules,
+    batchStrategy,
   });
   instanceSet.serve(running);
   const cacheLog = moduleLog(parts.log, "response_cache.ts");
@@ -123,6 +132,7 @@ export async function loadVersion(
     clock,
     log: moduleLog(parts.log, "model.ts"),
     releases: parts.releases,
+    batchStrategy,
     ...(rates === undefined ? {} : { rates }),
   });
 }

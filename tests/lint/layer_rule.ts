@@ -10,6 +10,8 @@ const PROTO = /^proto\/(?!client\/)/;
 const BACKEND_CONTRACTS = /^backends\/(?!registry)[^/]+\.ts$/;
 /** The types of models in TypeScript. */
 const MODEL_API = /^backends\/typescript\/model_api\.ts$/;
+/** The types of batching strategies. */
+const BATCH_STRATEGY_API = /^server\/core\/batch_strategy_api\.ts$/;
 const AGENT_CONTRACT = /^server\/core\/(repository_agent|load_slots|log)\.ts$/;
 const CORE_FACADE = /^server\/core\/(inference_api|options|clock|log|statistics|metrics)\w*\.ts$/;
 
@@ -33,7 +35,10 @@ const LAYERS: readonly Layer[] = [
   { folder: /^server\/dashboard\//, may: [] },
   { folder: /^server\/perf\//, may: [/^proto\//] },
   { folder: /^server\/cli\//, may: [/^(proto|ffi|backends|server)\//] },
-  { folder: /^mod\.ts$/, may: [PROTO, /^server\/cli\//, CORE_FACADE, MODEL_API] },
+  {
+    folder: /^mod\.ts$/,
+    may: [PROTO, /^server\/cli\//, CORE_FACADE, MODEL_API, BATCH_STRATEGY_API],
+  },
   // An agent is written against the types of the server's agents, and imports nothing else.
   {
     folder: /^examples\/repository_agents\//,

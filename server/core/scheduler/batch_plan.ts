@@ -1,5 +1,6 @@
 import type { BatchComparison } from "./batch_compare.ts";
 import type { BatchRules } from "./batch_rules.ts";
+import type { FormingBatch, QueueScan } from "./forming_batch.ts";
 import type { Job } from "./job.ts";
 
 /** A batch that could be formed now, or how long to wait for a better one. */
@@ -17,6 +18,8 @@ export interface BatchPlanContext {
     "maxBatchSize" | "preferredBatchSizes" | "largestPreferred" | "maxQueueDelayMs"
   >;
   readonly mayShare: BatchComparison | undefined;
+  /** Custom batching; absent = none. */
+  readonly forming?: FormingBatch | undefined;
   readonly nowMs: number;
   /** Nobody comes any more: waiting for company makes no sense. */
   readonly isLast: boolean;
@@ -29,11 +32,12 @@ const NOTHING: BatchPlan = { jobs: [], waitUntilMs: Infinity };
  * service until the function it is given returns false.
  */
 export function planBatch(
-  scan: (visit: (job: Job) => boolean) => void,
+  scan: QueueScan,
   context: BatchPlanContext,
 ): BatchPlan {
   const { maxBatchSize, preferredBatchSizes, largestPreferred, maxQueueDelayMs } = context.rules;
-  const { mayShare, nowMs } = context;
+  const { mayShare, forming, nowMs } = context;
+  forming?.begin(scan);
   const pending: Job[] = [];
   let size = 0;
   let markedCount = 0;
@@ -51,6 +55,11 @@ export function planBatch(
         (mayShare !== undefined && !mayShare(pending[0]!, job));
       if (isFull) return false;
     }
+    if (forming !== undefined && !forming.includes(job)) {
+      isFull = true;
+      // Refused by an empty batch: it runs alone.
+      if (pending.length > 0) return false;
+    }
     pending.push(job);
     size += rows;
     oldestMs = Math.min(oldestMs, job.queueStartMs);
@@ -58,7 +67,7 @@ export function planBatch(
       markedCount = pending.length;
       isMarked = true;
     }
-    return true;
+    return !isFull;
   });
   if (pending.length === 0) return NOTHING;
   const isLate = maxQueueDelayMs > 0 && nowMs - oldestMs >= maxQueueDelayMs;

@@ -3,6 +3,7 @@ import type { ModelConfig } from "../../../proto/gen/model_config_pb.ts";
 import type { Clock } from "../clock.ts";
 import type { TensorRules } from "../tensor_rules.ts";
 import { createBatchRules } from "./batch_rules.ts";
+import type { LoadedBatchStrategy } from "./batch_strategy.ts";
 import { DefaultScheduler } from "./default_scheduler.ts";
 import { DynamicBatcher } from "./dynamic_batcher.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
@@ -25,6 +26,8 @@ export interface SchedulerParts {
   readonly backlogDelayCount?: number;
   /** Implicit states of a sequence model. */
   readonly stateRules?: StateRules | undefined;
+  /** Custom batching of a dynamic batcher; absent = none. */
+  readonly batchStrategy?: LoadedBatchStrategy | undefined;
 }
 
 /** The scheduler that a complete configuration asks for (scheduling.md §0). */

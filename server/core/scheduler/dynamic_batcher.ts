@@ -5,6 +5,7 @@ import { type BatchComparison, createBatchComparison } from "./batch_compare.ts"
 import { type BatchPlan, planBatch } from "./batch_plan.ts";
 import type { BatchRules } from "./batch_rules.ts";
 import type { SchedulerParts } from "./create_scheduler.ts";
+import { FormingBatch } from "./forming_batch.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
 import { cancelledError, type FailureReason, type Job } from "./job.ts";
 import { ReleaseOrder } from "./release_order.ts";
@@ -14,7 +15,10 @@ import { WakeTimer } from "./wake_timer.ts";
 
 /** What a dynamic batcher works with. */
 export type DynamicBatcherParts =
-  & Pick<SchedulerParts, "clock" | "observer" | "rules" | "delaySchedulerCount">
+  & Pick<
+    SchedulerParts,
+    "clock" | "observer" | "rules" | "delaySchedulerCount" | "batchStrategy"
+  >
   & { readonly pool: InstancePool };
 
 /**
@@ -28,6 +32,7 @@ export class DynamicBatcher implements InstanceScheduler {
   readonly #clock: Clock;
   readonly #observer: JobObserver;
   readonly #mayShare: BatchComparison | undefined;
+  readonly #forming: FormingBatch | undefined;
   readonly #queue: RequestQueue;
   readonly #inflight = new InflightCounter();
   readonly #order: ReleaseOrder | undefined;
@@ -44,6 +49,7 @@ export class DynamicBatcher implements InstanceScheduler {
     this.#clock = parts.clock;
     this.#observer = parts.observer;
     this.#mayShare = createBatchComparison(parts.rules);
+    this.#forming = parts.batchStrategy && new FormingBatch(parts.batchStrategy);
     this.#queue = new RequestQueue(rules);
     this.#order = rules.preservesOrdering
       ? new ReleaseOrder((job) => this.#release(job))
@@ -90,7 +96,10 @@ export class DynamicBatcher implements InstanceScheduler {
     this.#heldCount = 0;
     this.#planPass();
     // A timer of requests long gone would hold on to the model.
-    return stopping.then(() => this.#timer.cancel());
+    return stopping.then(() => {
+      this.#timer.cancel();
+      this.#forming?.giveUp();
+    });
   }
 
   #planPass(): void {
@@ -114,6 +123,7 @@ export class DynamicBatcher implements InstanceScheduler {
       const plan = this.#planBatch(nowMs);
       waitUntilMs = plan.waitUntilMs;
       if (plan.jobs.length === 0) break;
+      this.#forming?.sent(plan.jobs.length);
       for (const job of plan.jobs) this.#queue.remove(job);
       this.#order?.add(plan.jobs);
       this.#pool.run(plan.jobs);
@@ -126,6 +136,7 @@ export class DynamicBatcher implements InstanceScheduler {
     return planBatch(this.#scan, {
       rules: this.#rules,
       mayShare: this.#mayShare,
+      forming: this.#forming,
       nowMs,
       isLast: this.#inflight.isStopped,
     });

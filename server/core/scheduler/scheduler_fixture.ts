@@ -14,6 +14,7 @@ import type { Log } from "../log.ts";
 import type { ResponseCache } from "../response_cache.ts";
 import { VersionStatistics } from "../statistics.ts";
 import { createTensorRules } from "../tensor_rules.ts";
+import type { LoadedBatchStrategy } from "./batch_strategy.ts";
 import { CachingScheduler } from "./caching_scheduler.ts";
 import { createScheduler } from "./create_scheduler.ts";
 import { type FakeExecution, FakeInstance, type FakeInstanceOptions } from "./fake_instance.ts";
@@ -40,6 +41,8 @@ export interface SchedulerFixtureOptions {
   readonly failure?: FakeInstanceOptions["failure"];
   readonly delaySchedulerCount?: number;
   readonly backlogDelayCount?: number;
+  /** Custom batching. */
+  readonly batchStrategy?: LoadedBatchStrategy;
   /** Absent = no response cache. */
   readonly cache?: ResponseCache;
 }
@@ -122,6 +125,7 @@ export class SchedulerFixture {
       delaySchedulerCount: options.delaySchedulerCount ?? 0,
       backlogDelayCount: options.backlogDelayCount ?? 0,
       stateRules: options.stateRules,
+      batchStrategy: options.batchStrategy,
     });
     const partition = options.cache?.createPartition();
     this.scheduler = partition === undefined ? scheduler : new CachingScheduler({
