@@ -84,6 +84,10 @@ Deno.test("console-fence lets only programs print", () => {
 
 Deno.test("no-default-export refuses default exports", () => {
   assert.deepEqual(lint("server/core/a.ts", "export default 1;\n"), ["house/no-default-export"]);
+  assert.deepEqual(lint("backends/typescript/model.ts", "export default 1;\n"), [
+    "house/no-default-export",
+  ]);
+  assert.deepEqual(lint("examples/models/a/1/model.ts", "export default class {}\n"), []);
 });
 
 Deno.test("banned-names refuses names that say nothing", () => {
