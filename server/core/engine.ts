@@ -157,10 +157,9 @@ export class Engine implements InferenceApi {
     return this.#state === "EXITING";
   }
 
-  isModelReady(name: string, version: string): boolean {
+  isModelReady(name: string, version: string): boolean | Promise<boolean> {
     if (this.#state !== "READY") throw notReady();
-    this.#registry.resolve(name, version);
-    return true;
+    return this.#registry.resolve(name, version).isReady();
   }
 
   serverMetadata(): ServerMetadata {

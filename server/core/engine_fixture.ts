@@ -1,5 +1,10 @@
 import { clone, create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { Backend, ExecuteRequest, ModelSource } from "../../backends/backend.ts";
+import type {
+  Backend,
+  ExecuteRequest,
+  ModelInstance,
+  ModelSource,
+} from "../../backends/backend.ts";
 import { DataType, type ModelConfig, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import type { InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
@@ -40,6 +45,8 @@ export interface FakeModel {
   readonly unreadable?: string;
   /** Instances fail to be created as long as this returns an error. */
   readonly instanceError?: (name: string) => unknown;
+  /** What each instance says of its readiness; absent = it has no say. */
+  readonly isReady?: ModelInstance["isReady"];
 }
 
 /** An engine over an in-memory repository and a fake backend, in virtual time. */
@@ -177,6 +184,7 @@ export class EngineFixture {
       executeMs: [model.executeMs ?? 0],
       outcome: model.outcome ?? echo,
     });
+    if (model.isReady !== undefined) Object.assign(instance, { isReady: model.isReady });
     this.instances.add(instance);
     const dispose = instance[Symbol.asyncDispose].bind(instance);
     instance[Symbol.asyncDispose] = async () => {

@@ -124,8 +124,11 @@ export interface InferenceApi {
   isReady(): boolean;
   /** True once shutdown began: health answers UNAVAILABLE `Server exiting`. */
   isExiting(): boolean;
-  /** Throws NOT_FOUND for an unknown model or version, UNAVAILABLE when the version is not READY. */
-  isModelReady(name: string, version: string): boolean;
+  /**
+   * Throws NOT_FOUND for an unknown model or version, UNAVAILABLE when the version is not READY. A promise when the
+   * model itself has a say in it; it never rejects.
+   */
+  isModelReady(name: string, version: string): boolean | Promise<boolean>;
   serverMetadata(): ServerMetadata;
   /**
    * The version, decimal, that a label means; undefined for a model that has none. Other methods take labels as well.

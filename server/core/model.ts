@@ -8,6 +8,7 @@ import type { InferOptions, ResponseReceiver, StreamedResponse } from "./inferen
 import type { InstanceSet } from "./instance_set.ts";
 import type { Log } from "./log.ts";
 import type { ModelHold } from "./model_hold.ts";
+import { askReadiness } from "./model_readiness.ts";
 import { createResponse } from "./model_response.ts";
 import { type CheckedRequest, checkRequest } from "./request_check.ts";
 import {
@@ -33,6 +34,8 @@ export interface ModelParts {
   readonly instances: readonly ModelInstance[];
   /** Instances that may come and go; absent for ensembles. */
   readonly instanceSet?: InstanceSet;
+  /** Versions that an ensemble is composed of. */
+  readonly composing?: readonly Model[];
   /** Absent for ensembles, which have no backend. */
   readonly backendModel?: BackendModel;
   readonly clock: Clock;
@@ -83,6 +86,18 @@ export class Model implements AsyncDisposable {
   /** Requests taken and not answered yet. */
   get inflightCount(): number {
     return this.#parts.scheduler.inflightCount;
+  }
+
+  /** Whether its instances say that they are ready; `true` at once when they have no say. Never rejects. */
+  isReady(): true | Promise<boolean> {
+    const { instances, composing = [], log } = this.#parts;
+    return askReadiness({
+      name: this.config.name,
+      versionText: this.versionText,
+      instances: this.instanceSet?.instances ?? instances,
+      composing,
+      log,
+    });
   }
 
   /** Checks and runs one request. @throws ServerError at once when it is refused. */

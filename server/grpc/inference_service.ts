@@ -84,14 +84,14 @@ function healthCalls(api: InferenceApi) {
       if (api.isExiting()) throw exiting();
       return { ready: api.isReady() };
     },
-    modelReady: ({ name, version }) => ({ ready: isModelReady(api, name, version) }),
+    modelReady: async ({ name, version }) => ({ ready: await isModelReady(api, name, version) }),
   } satisfies Partial<InferenceService>;
 }
 
 /** Of what is not served, clients are told `false`, as by Triton 2.51; newer ones answer with an error (grpc.md §2.1). */
-function isModelReady(api: InferenceApi, name: string, version: string): boolean {
+async function isModelReady(api: InferenceApi, name: string, version: string): Promise<boolean> {
   try {
-    return api.isModelReady(name, version);
+    return await api.isModelReady(name, version);
   } catch (reason) {
     const { code } = ServerError.from(reason);
     if (code === "NOT_FOUND" || code === "UNAVAILABLE") return false;

@@ -4,6 +4,7 @@ import {
   ModelMetadataRequestSchema,
   ModelMetadataResponseSchema,
   ModelReadyRequestSchema,
+  ModelReadyResponseSchema,
   RepositoryIndexRequestSchema,
   RepositoryIndexResponseSchema,
   RepositoryModelLoadRequestSchema,
@@ -32,6 +33,20 @@ Deno.test("model calls answer from the facade", async () => {
   assert.deepEqual([...ready.sent[0]!.subarray(5)], [], "false");
   const nameless = await call("ModelMetadata", unknown);
   assert.equal(nameless.trailers?.["grpc-status"], "5");
+});
+
+Deno.test("ModelReady waits for what the model itself says", async () => {
+  const { call, api } = createMemoryServer(new FakeClock());
+  const request = toBinary(
+    ModelReadyRequestSchema,
+    create(ModelReadyRequestSchema, { name: "echo" }),
+  );
+  for (const isReady of [true, false]) {
+    api.modelReady = Promise.resolve(isReady);
+    const answer = await call("ModelReady", request);
+    const { ready } = fromBinary(ModelReadyResponseSchema, answer.sent[0]!.subarray(5));
+    assert.equal(ready, isReady);
+  }
 });
 
 Deno.test("RepositoryIndex fills unknown members with empty strings", async () => {

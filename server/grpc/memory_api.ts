@@ -50,6 +50,8 @@ export class MemoryApi implements InferenceApi {
   live = true;
   ready = true;
   exiting = false;
+  /** What the model says itself; undefined = it has no say. */
+  modelReady: Promise<boolean> | undefined;
   /** With true, requests wait in `held`. */
   hold = false;
   readonly held: HeldRequest[] = [];
@@ -82,9 +84,9 @@ export class MemoryApi implements InferenceApi {
     return undefined;
   }
 
-  isModelReady(name: string, _version: string): boolean {
+  isModelReady(name: string, _version: string): boolean | Promise<boolean> {
     this.#check(name);
-    return this.ready;
+    return this.modelReady ?? this.ready;
   }
 
   serverMetadata = () => ({ name: "triton", version: "2.51.0", extensions: ["statistics"] });

@@ -81,6 +81,15 @@ Deno.test("health endpoints have no body, and say when the server is exiting", a
   );
 });
 
+Deno.test("the ready endpoint of a model waits for what the model itself says", async () => {
+  const api = new InMemoryFacade(MODELS);
+  const target = "/v2/models/echo/versions/1/ready";
+  api.modelReady = Promise.resolve(true);
+  assert.deepEqual(await send("GET", target, { api }), { status: 200 });
+  api.modelReady = Promise.resolve(false);
+  await assertError(send("GET", target, { api }), 400, "Model version not ready");
+});
+
 Deno.test("model endpoints decode names and check versions", async () => {
   const metadata = await send("GET", "/v2/models/two%20words/versions/002");
   assert.equal(JSON.parse(responseText(metadata)).name, "two words");

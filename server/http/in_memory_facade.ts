@@ -18,6 +18,8 @@ import type { Headers, HttpRequest, HttpResponse } from "../transport/transport.
 /** A facade for tests: identity models in memory. */
 export class InMemoryFacade implements InferenceApi {
   exiting = false;
+  /** Of the models it knows. */
+  modelReady: boolean | Promise<boolean> = true;
   allowsSharedMemory = true;
   readonly regions: SharedMemoryRegion[] = [];
   readonly rawHandles: Uint8Array[] = [];
@@ -48,9 +50,9 @@ export class InMemoryFacade implements InferenceApi {
     return label === "stable" ? "1" : undefined;
   }
 
-  isModelReady(name: string, version: string): boolean {
+  isModelReady(name: string, version: string): boolean | Promise<boolean> {
     this.modelMetadata(name, version);
-    return true;
+    return this.modelReady;
   }
   serverMetadata() {
     return { name: "triton", version: "1", extensions: ["binary_tensor_data"] };

@@ -30,9 +30,14 @@ export function getModelReady(
   { api }: HttpContext,
   _request: HttpRequest,
   { model, version }: PathParts,
-): HttpResponse {
+): HttpResponse | Promise<HttpResponse> {
   if (api.isExiting() || !api.isLive()) throw new ServerError("UNAVAILABLE", "Server not ready");
-  if (api.isModelReady(model, version)) return OK;
+  const isReady = api.isModelReady(model, version);
+  return typeof isReady === "boolean" ? readyAnswer(isReady) : isReady.then(readyAnswer);
+}
+
+function readyAnswer(isReady: boolean): HttpResponse {
+  if (isReady) return OK;
   throw new ServerError("INVALID_ARG", "Model version not ready");
 }
 

@@ -104,6 +104,7 @@ export async function loadEnsemble(
     statistics,
     scheduler,
     instances: [],
+    composing: [...new Set(models)],
     clock: parts.clock,
     log: moduleLog(parts.log, "model.ts"),
     releases: parts.releases,
