@@ -1,10 +1,12 @@
-/** What the server says about itself. */
+import type { LogPlace } from "../../backends/backend.ts";
+
+/** What the server says about itself. `place`: the user's code that said it, in place of the server's own. */
 export interface Log {
-  info(message: string): void;
-  warning(message: string): void;
-  error(message: string): void;
+  info(message: string, place?: LogPlace): void;
+  warning(message: string, place?: LogPlace): void;
+  error(message: string, place?: LogPlace): void;
   /** Written when the verbose level is at least `level` (1 or more). */
-  verbose(level: number, message: string): void;
+  verbose(level: number, message: string, place?: LogPlace): void;
   /** Whether lines of this level are written now: for what is dear to put into words. Absent = never. */
   isVerbose?(level: number): boolean;
 }
@@ -46,6 +48,8 @@ export interface LogOptions {
   readonly escapesMessages: boolean;
 }
 
+const PLACE_LENGTH_MAX = 200;
+
 type Letter = "I" | "W" | "E";
 
 /** A log in one of the two formats of observability.md §6. */
@@ -58,19 +62,28 @@ export function createLog(options: LogOptions): ServerLog {
     const text = replaceControls(options.escapesMessages ? JSON.stringify(message) : message);
     options.sink(`${head} ${place}] ${text}\n`, letter !== "I");
   };
-  const at = (place: string): Log => ({
-    info: (message) => settings.info && write("I", place, message),
-    warning: (message) => settings.warning && write("W", place, message),
-    error: (message) => settings.error && write("E", place, message),
-    verbose: (level, message) => settings.verboseLevel >= level && write("I", place, message),
-    isVerbose: (level) => settings.verboseLevel >= level,
-  });
+  const at = (own: string): Log => {
+    const placed = (place: LogPlace | undefined) => place === undefined ? own : formatPlace(place);
+    return {
+      info: (message, place) => settings.info && write("I", placed(place), message),
+      warning: (message, place) => settings.warning && write("W", placed(place), message),
+      error: (message, place) => settings.error && write("E", placed(place), message),
+      verbose: (level, message, place) =>
+        settings.verboseLevel >= level && write("I", placed(place), message),
+      isVerbose: (level) => settings.verboseLevel >= level,
+    };
+  };
   return { ...at("server:0"), module: (name) => at(`${name}:0`) };
 }
 
 /** The log of one module, where the log can tell modules apart. */
 export function moduleLog(log: Log, name: string): Log {
   return "module" in log ? (log as ServerLog).module(name) : log;
+}
+
+/** A name that a user's code gives itself: it may be anything. */
+function formatPlace({ file, line }: LogPlace): string {
+  return `${replaceControls(file).slice(-PLACE_LENGTH_MAX)}:${Math.trunc(line)}`;
 }
 
 function pad(value: number, width: number): string {

@@ -41,6 +41,26 @@ Deno.test("createLog() writes lines of the format ISO8601", () => {
   assert.equal(first!.line, '2026-02-03T04:05:06Z I 42 server:0] "x"\n');
 });
 
+Deno.test("createLog() names the user's code in place of the module that hands the line on", () => {
+  const lines = linesOf({ verboseLevel: 2 }, (log) => {
+    const own = moduleLog(log, "backend.ts");
+    own.info("a", { file: "model.py", line: 12 });
+    own.warning("b", { file: "helper.ts", line: 3.9 });
+    own.error("c", { file: "x\u001b[2J.py", line: 1 });
+    own.verbose(2, "d", { file: "f".repeat(300), line: 1 });
+    own.verbose(3, "e", { file: "model.py", line: 1 });
+  });
+  assert.deepEqual(
+    lines.map(({ line }) => line.slice(0, 1) + line.slice(26, -1)),
+    [
+      'I42 model.py:12] "a"',
+      'W42 helper.ts:3] "b"',
+      'E42 x\\u001b[2J.py:1] "c"',
+      `I42 ${"f".repeat(200)}:1] "d"`,
+    ].map((text) => text.replace("42", "2")),
+  );
+});
+
 Deno.test("createLog() writes only what its levels allow", () => {
   const settings = { info: false, warning: false, error: false, verboseLevel: 1 };
   const lines = linesOf(settings, (log) => {
