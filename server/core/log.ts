@@ -83,7 +83,9 @@ export function moduleLog(log: Log, name: string): Log {
 
 /** A name that a user's code gives itself: it may be anything. */
 function formatPlace({ file, line }: LogPlace): string {
-  return `${replaceControls(file).slice(-PLACE_LENGTH_MAX)}:${Math.trunc(line)}`;
+  return `${replaceControls(file.replaceAll("\n", " ")).slice(-PLACE_LENGTH_MAX)}:${
+    Math.trunc(line)
+  }`;
 }
 
 function pad(value: number, width: number): string {

@@ -46,19 +46,16 @@ Deno.test("createLog() names the user's code in place of the module that hands t
     const own = moduleLog(log, "backend.ts");
     own.info("a", { file: "model.py", line: 12 });
     own.warning("b", { file: "helper.ts", line: 3.9 });
-    own.error("c", { file: "x\u001b[2J.py", line: 1 });
+    own.error("c", { file: "x\u001b[2J\ny.py", line: 1 });
     own.verbose(2, "d", { file: "f".repeat(300), line: 1 });
     own.verbose(3, "e", { file: "model.py", line: 1 });
   });
-  assert.deepEqual(
-    lines.map(({ line }) => line.slice(0, 1) + line.slice(26, -1)),
-    [
-      'I42 model.py:12] "a"',
-      'W42 helper.ts:3] "b"',
-      'E42 x\\u001b[2J.py:1] "c"',
-      `I42 ${"f".repeat(200)}:1] "d"`,
-    ].map((text) => text.replace("42", "2")),
-  );
+  assert.deepEqual(lines.map(({ line }) => line.slice(0, 1) + line.slice(24, -1)), [
+    'I model.py:12] "a"',
+    'W helper.ts:3] "b"',
+    'E x\\u001b[2J y.py:1] "c"',
+    `I ${"f".repeat(200)}:1] "d"`,
+  ]);
 });
 
 Deno.test("createLog() writes only what its levels allow", () => {
