@@ -78,11 +78,24 @@ function terminate(pid: number): void {
 /** A process and its descendants. */
 async function family(pid: number): Promise<number[]> {
   const found = [pid];
-  const children = await Deno.readTextFile(`/proc/${pid}/task/${pid}/children`).catch(() => "");
-  for (const child of children.split(" ").filter(Boolean)) {
-    found.push(...await family(Number(child)));
+  for (const task of await taskIds(pid)) {
+    // A child is listed with the thread that started it.
+    const path = `/proc/${pid}/task/${task}/children`;
+    const children = await Deno.readTextFile(path).catch(() => "");
+    for (const child of children.split(" ").filter(Boolean)) {
+      found.push(...await family(Number(child)));
+    }
   }
   return found;
+}
+
+/** Threads of a process; none when it has ended. */
+async function taskIds(pid: number): Promise<string[]> {
+  try {
+    return await Array.fromAsync(Deno.readDir(`/proc/${pid}/task`), ({ name }) => name);
+  } catch {
+    return [];
+  }
 }
 
 /** Ticks of `/proc/PID/stat` per second. */

@@ -3,11 +3,13 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { ModelInferRequestSchema } from "../../proto/gen/grpc_service_pb.ts";
 import type { LoadJob, Way } from "./load_job.ts";
 
-/** What is sent: one FP32 tensor to one model. */
+/** What is sent: FP32 tensors to one model. */
 export interface Payload {
   readonly title: string;
   readonly model: string;
   readonly inputName: string;
+  /** Further inputs, with the same values. */
+  readonly moreInputs?: readonly string[];
   readonly outputName: string;
   readonly shape: readonly number[];
 }
@@ -35,21 +37,28 @@ export async function writeRequest(
   const bodyFile = join(directory, `${payload.model}-${way}.bin`);
   const values = rampValues(payload.shape);
   const httpPath = `/v2/models/${payload.model}/infer`;
-  const input = { name: payload.inputName, datatype: "FP32", shape: payload.shape };
+  const names = [payload.inputName, ...payload.moreInputs ?? []];
+  const inputs = names.map((name) => ({ name, datatype: "FP32", shape: payload.shape }));
   if (way === "http-json") {
     const data = Array.from(values, (value) => Number(value.toPrecision(7)));
-    await Deno.writeTextFile(bodyFile, JSON.stringify({ inputs: [{ ...input, data }] }));
+    await Deno.writeTextFile(
+      bodyFile,
+      JSON.stringify({ inputs: inputs.map((input) => ({ ...input, data })) }),
+    );
     return { way, path: httpPath, headers: [["content-type", "application/json"]], bodyFile };
   }
   const bytes = new Uint8Array(values.buffer);
   if (way === "http-binary") {
     const head = new TextEncoder().encode(JSON.stringify({
-      inputs: [{ ...input, parameters: { binary_data_size: bytes.length } }],
+      inputs: inputs.map((input) => ({
+        ...input,
+        parameters: { binary_data_size: bytes.length },
+      })),
       parameters: { binary_data_output: true },
     }));
-    const body = new Uint8Array(head.length + bytes.length);
+    const body = new Uint8Array(head.length + inputs.length * bytes.length);
     body.set(head);
-    body.set(bytes, head.length);
+    inputs.forEach((_, index) => body.set(bytes, head.length + index * bytes.length));
     await Deno.writeFile(bodyFile, body);
     const headers = [
       ["content-type", "application/octet-stream"],
@@ -59,8 +68,8 @@ export async function writeRequest(
   }
   const message = create(ModelInferRequestSchema, {
     modelName: payload.model,
-    inputs: [{ ...input, shape: payload.shape.map(BigInt) }],
-    rawInputContents: [bytes],
+    inputs: inputs.map((input) => ({ ...input, shape: payload.shape.map(BigInt) })),
+    rawInputContents: inputs.map(() => bytes),
   });
   await Deno.writeFile(bodyFile, toBinary(ModelInferRequestSchema, message));
   const method = way === "grpc" ? "ModelInfer" : "ModelStreamInfer";

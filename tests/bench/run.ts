@@ -5,7 +5,8 @@
  *   deno task bench [--seconds=2] [--only=TEXT] [--concurrency=1,8,64] [--tries=3] [--reference=DIR]
  *
  * A measurement that other programs disturbed (column `foreign`) is tried again, up to `--tries` times.
- * DIR is the folder that the reference's setup.sh made; with it the real server is measured too.
+ * DIR (or NEREID_REFERENCE_DIR) is the folder that the reference's setup.sh made; with it the real server is measured
+ * too.
  */
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -28,6 +29,9 @@ import { measureDecoupled, writeDecoupledModel } from "./decoupled.ts";
 import { compareCache, writeCachedModels } from "./response_cache.ts";
 import { compareEnsembles } from "./ensembles.ts";
 import { compareSharedMemory } from "./shared_memory.ts";
+import { compareScriptServers } from "./script_servers.ts";
+import { LANGUAGES } from "./script_models.ts";
+import { measureScripts } from "./scripts.ts";
 import { compareSwaps } from "./swap.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
@@ -58,7 +62,7 @@ function readSettings(): Settings {
       tries: { type: "string", default: "3" },
       concurrency: { type: "string", default: "1,8,64" },
       only: { type: "string", default: "" },
-      reference: { type: "string" },
+      reference: { type: "string", default: Deno.env.get("NEREID_REFERENCE_DIR") },
     },
   });
   const hasTwo = navigator.hardwareConcurrency >= 2 && Deno.build.os === "linux";
@@ -255,10 +259,32 @@ async function main(): Promise<void> {
       start: (flags) => startOurs(repository, settings, flags),
     });
   }
-  if (settings.reference !== undefined) {
+  await measureScriptModels(directory, settings);
+  if (settings.reference !== undefined && "reference".includes(settings.only)) {
     await compareWithReference(settings.reference, directory, ours, settings);
   }
   await Deno.remove(directory, { recursive: true });
+}
+
+/** Models in Python and TypeScript: inside of a server, and behind its protocols next to the real server. */
+async function measureScriptModels(directory: string, settings: Settings): Promise<void> {
+  const { only, reference, seconds } = settings;
+  for (const language of LANGUAGES) {
+    if (`inside ${language}`.includes(only)) {
+      print("");
+      await measureScripts(language, { directory, seconds });
+    }
+    if (!`scripts ${language}`.includes(only)) continue;
+    print("");
+    await compareScriptServers(language, {
+      directory,
+      options: settings,
+      startOurs: (repository) => startOurs(repository, settings),
+      startReference: reference === undefined
+        ? undefined
+        : (repository) => startReference(reference, repository, settings),
+    });
+  }
 }
 
 function printGoals(

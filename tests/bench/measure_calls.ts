@@ -1,0 +1,43 @@
+/** How fast calls are answered. */
+export interface Rate {
+  readonly perSecond: number;
+  readonly p50Us: number;
+  readonly p99Us: number;
+}
+
+const WARM_SHARE = 0.3;
+
+/** Keeps so many calls in flight for a while, after a warm-up. */
+export async function measureCalls(
+  call: () => Promise<unknown>,
+  concurrency: number,
+  seconds: number,
+): Promise<Rate> {
+  await keepBusy(call, concurrency, seconds * WARM_SHARE);
+  const times = await keepBusy(call, concurrency, seconds);
+  const sorted = Float64Array.from(times.list).sort();
+  const quantile = (share: number) =>
+    1000 * sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
+  return {
+    perSecond: sorted.length / times.seconds,
+    p50Us: quantile(0.5),
+    p99Us: quantile(0.99),
+  };
+}
+
+/** Times of the calls in ms. */
+async function keepBusy(call: () => Promise<unknown>, concurrency: number, seconds: number) {
+  const list: number[] = [];
+  const begin = performance.now();
+  const end = begin + seconds * 1000;
+  const work = async () => {
+    for (let from = performance.now(); from < end;) {
+      await call();
+      const now = performance.now();
+      list.push(now - from);
+      from = now;
+    }
+  };
+  await Promise.all(Array.from({ length: concurrency }, work));
+  return { list, seconds: (performance.now() - begin) / 1000 };
+}
