@@ -36,6 +36,10 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { createIterativeSequenceBackend } = await import("./iterative_sequence/mod.ts");
     return createIterativeSequenceBackend(context);
   }],
+  ["python", async (context) => {
+    const { PythonBackend } = await import("./python/mod.ts");
+    return new PythonBackend(context);
+  }],
   ["query", async (context) => {
     const { createQueryBackend } = await import("./query/mod.ts");
     return createQueryBackend(context);

@@ -1,0 +1,187 @@
+import { ServerError } from "../../proto/status.ts";
+import type {
+  ExecuteReport,
+  ExecuteRequest,
+  InstancePlacement,
+  ModelInstance,
+} from "../backend.ts";
+import type { Timers } from "../pause.ts";
+import type { Readiness } from "./is_ready_query.ts";
+import type { RestartPolicy } from "./restart_policy.ts";
+import { executeError } from "./execute_error.ts";
+
+/** The part of a session that an instance uses. */
+export interface InstanceSession {
+  readonly ended: Promise<string>;
+  readonly isOver: boolean;
+  readonly pid: number;
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport>;
+  isReady(): Promise<Readiness>;
+  finalize(timeoutMs: number): Promise<void>;
+  kill(reason: string): void;
+}
+
+/** A process whose model is initialized. */
+export interface StartedModel {
+  readonly session: InstanceSession;
+  readonly hasIsReady: boolean;
+}
+
+/** What an instance works with. */
+export interface InstanceParts {
+  /** Starts a process with the model. */
+  readonly start: () => Promise<StartedModel>;
+  /** Decides on restarts; undefined = a process that died stays dead. */
+  readonly restartPolicy: RestartPolicy | undefined;
+  /** `execute` may take so long; 0 = any time. */
+  readonly executeTimeoutMs: number;
+  readonly finalizeTimeoutMs: number;
+  readonly timers: Timers;
+  readonly now: () => number;
+  readonly warn: (message: string) => void;
+}
+
+/** A restart that is nearer than this is waited for by requests, and so long at most. */
+const NEAR_RESTART_MS = 1000;
+const RESTART_WAIT_MS = 5000;
+
+/** One process that runs a model; it is started again when it dies. */
+export class PythonInstance implements ModelInstance {
+  readonly placement: InstancePlacement;
+  readonly #parts: InstanceParts;
+  #started: StartedModel;
+  #restart: PromiseWithResolvers<void> | undefined;
+  #restartTimer: { cancel(): void } | undefined;
+  #starting: Promise<void> | undefined;
+  #isDisposed = false;
+
+  private constructor(parts: InstanceParts, placement: InstancePlacement, started: StartedModel) {
+    this.#parts = parts;
+    this.placement = placement;
+    this.#started = started;
+    this.#watch(started);
+  }
+
+  /** @throws ServerError with the model's own words when it cannot be initialized. */
+  static async create(
+    parts: InstanceParts,
+    placement: InstancePlacement,
+  ): Promise<PythonInstance> {
+    return new PythonInstance(parts, placement, await parts.start());
+  }
+
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+    const { session } = this.#started;
+    if (session.isOver) return this.#executeAfterRestart(requests);
+    const report = session.execute(requests);
+    return this.#parts.executeTimeoutMs === 0 ? report : this.#bounded(session, report);
+  }
+
+  async isReady(): Promise<Readiness> {
+    const { session, hasIsReady } = this.#started;
+    if (session.isOver) return { isReady: false, reason: this.#deathText() };
+    return hasIsReady ? await session.isReady() : { isReady: true };
+  }
+
+  async #bounded(session: InstanceSession, report: Promise<ExecuteReport>): Promise<ExecuteReport> {
+    const { executeTimeoutMs, timers } = this.#parts;
+    const timer = timers.setTimer(
+      executeTimeoutMs,
+      () =>
+        session.kill(
+          `execute() did not return within ${executeTimeoutMs / 1000} s (execute-timeout-seconds)`,
+        ),
+    );
+    try {
+      return await report;
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #executeAfterRestart(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+    const restart = this.#restart;
+    if (restart !== undefined) {
+      const waited = Promise.withResolvers<void>();
+      const timer = this.#parts.timers.setTimer(RESTART_WAIT_MS, waited.resolve);
+      await Promise.race([restart.promise, waited.promise]);
+      timer.cancel();
+      if (!this.#started.session.isOver) return await this.execute(requests);
+    }
+    const error = executeError(this.placement.name, this.#deathText());
+    const now = this.#parts.now();
+    return { outcomes: requests.map(() => ({ error })), inputEndMs: now, outputStartMs: now };
+  }
+
+  #watch({ session }: StartedModel): void {
+    const { warn } = this.#parts;
+    void session.ended.then((how) => {
+      if (this.#isDisposed) return;
+      warn(`the process of '${this.placement.name}' (pid ${session.pid}) has died: ${how}`);
+      this.#scheduleRestart();
+    });
+  }
+
+  #scheduleRestart(): void {
+    const { restartPolicy, timers, now, warn } = this.#parts;
+    if (restartPolicy === undefined || this.#isDisposed) return this.#endRestart();
+    const delayMs = restartPolicy.nextDelay(now());
+    if (delayMs === undefined) {
+      warn(
+        `the process of '${this.placement.name}' is not started again: it has died too often. ` +
+          `Load the model again when the cause is mended`,
+      );
+      return this.#endRestart();
+    }
+    if (delayMs <= NEAR_RESTART_MS) this.#restart ??= Promise.withResolvers();
+    this.#restartTimer = timers.setTimer(delayMs, () => {
+      this.#restartTimer = undefined;
+      this.#restart ??= Promise.withResolvers();
+      this.#starting = this.#start();
+    });
+  }
+
+  async #start(): Promise<void> {
+    const { start, warn } = this.#parts;
+    try {
+      const started = await start();
+      if (this.#isDisposed) {
+        started.session.kill("");
+        await started.session.ended;
+        return;
+      }
+      this.#started = started;
+      this.#endRestart();
+      this.#watch(started);
+      warn(`the process of '${this.placement.name}' was started again`);
+    } catch (reason) {
+      warn(
+        `the process of '${this.placement.name}' cannot be started again: ` +
+          ServerError.from(reason).message,
+      );
+      this.#endRestart();
+      this.#scheduleRestart();
+    }
+  }
+
+  /** Requests do not wait any longer. */
+  #endRestart(): void {
+    this.#restart?.resolve();
+    this.#restart = undefined;
+  }
+
+  #deathText(): string {
+    return `Stub process '${this.placement.name}' is not healthy.`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    this.#restartTimer?.cancel();
+    this.#endRestart();
+    await this.#starting;
+    const { session } = this.#started;
+    if (session.isOver) await session.ended;
+    else await session.finalize(this.#parts.finalizeTimeoutMs);
+  }
+}

@@ -1,0 +1,1 @@
+export { PythonBackend, type PythonBackendOptions } from "./python_backend.ts";

@@ -1,0 +1,113 @@
+import { formatModelConfigJson } from "../../proto/model_config_json.ts";
+import type {
+  BackendContext,
+  BackendModel,
+  InstancePlacement,
+  ModelInstance,
+  ModelSource,
+} from "../backend.ts";
+import { SYSTEM_TIMERS } from "../pause.ts";
+import { PythonInstance, type StartedModel } from "./instance.ts";
+import { checkInstanceName, type PythonFile } from "./model_file.ts";
+import type { PythonInterpreter } from "./interpreter.ts";
+import type { PythonSettings } from "./python_settings.ts";
+import { RestartPolicy } from "./restart_policy.ts";
+import type { RuntimeFolder } from "./runtime_folder.ts";
+import { StubSession } from "./stub_session.ts";
+
+/** What a model is made of. */
+export interface PythonModelParts {
+  readonly source: ModelSource;
+  readonly file: PythonFile;
+  readonly interpreter: PythonInterpreter;
+  readonly settings: PythonSettings;
+  readonly folder: RuntimeFolder;
+  readonly context: BackendContext;
+}
+
+/** One loaded Python model: every instance is a process of its own. */
+export class PythonModel implements BackendModel {
+  readonly #parts: PythonModelParts;
+
+  constructor(parts: PythonModelParts) {
+    this.#parts = parts;
+  }
+
+  async createInstance(placement: InstancePlacement): Promise<ModelInstance> {
+    checkInstanceName(placement.name);
+    const { settings, context } = this.#parts;
+    return await PythonInstance.create({
+      start: () => this.#start(placement),
+      restartPolicy: settings.restarts ? new RestartPolicy() : undefined,
+      executeTimeoutMs: settings.executeTimeoutMs,
+      finalizeTimeoutMs: settings.stubTimeoutMs,
+      timers: SYSTEM_TIMERS,
+      now: context.now,
+      warn: (message) => context.log.warning(message),
+    }, placement);
+  }
+
+  async #start(placement: InstancePlacement): Promise<StartedModel> {
+    const session = await startSession(this.#parts, placement.name);
+    try {
+      const { hasIsReady } = await session.initialize(
+        initializeArgs(this.#parts.source, placement),
+      );
+      return { session, hasIsReady };
+    } catch (reason) {
+      session.kill("");
+      await session.ended;
+      throw reason;
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** Starts a process for a model. @throws ServerError */
+export function startSession(parts: PythonModelParts, instance: string): Promise<StubSession> {
+  const { source, file, interpreter, settings, folder, context } = parts;
+  const { config } = source;
+  return StubSession.start({
+    command: {
+      executable: interpreter.executable,
+      environment: interpreter.environment,
+      stubPath: folder.stubPath,
+      socketPath: folder.nextSocketPath(),
+      instanceName: instance,
+      connectTimeoutMs: settings.stubTimeoutMs,
+    },
+    model: {
+      path: file.path,
+      module: file.module,
+      modelDirectory: source.modelDirectory,
+      versionDirectory: source.versionDirectory,
+      name: source.name,
+      instance,
+      decoupled: config.modelTransactionPolicy?.decoupled ?? false,
+      outputs: config.output.map(({ name }) => name),
+    },
+    limits: settings.memory,
+    host: context.host,
+    log: context.log,
+    now: context.now,
+  });
+}
+
+/** The argument of `initialize` (python-backend.md §A2). */
+function initializeArgs(
+  { name, version, modelDirectory, config }: ModelSource,
+  placement: InstancePlacement,
+): Record<string, string> {
+  return {
+    model_config: formatModelConfigJson(config),
+    model_instance_kind: placement.kind.replace(/^KIND_/, ""),
+    model_instance_name: placement.name,
+    model_instance_device_id: String(placement.deviceId),
+    model_repository: modelDirectory,
+    model_version: String(version),
+    model_name: name,
+  };
+}

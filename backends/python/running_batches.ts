@@ -1,0 +1,221 @@
+import { ServerError } from "../../proto/status.ts";
+import type { ExecuteOutcome, ExecuteReport, ExecuteRequest, ExecuteResponse } from "../backend.ts";
+import { LiveRequest, type LiveRequestOwner, releaseResponse } from "./live_request.ts";
+import { type WireRequest, wireRequest } from "./request_wire.ts";
+import { readResult } from "./result_wire.ts";
+import type { FramePort } from "./stub_link.ts";
+import type { StubMemory } from "./stub_memory.ts";
+import { FRAME, type Frame, type FramePayload } from "./stub_wire.ts";
+
+const NUMBER_MAX = 0xffff_ffff;
+
+/** What batches are run with. */
+export interface RunningBatchesParts {
+  /** What the main thread of the process reads, and what a thread of its own reads. */
+  readonly main: FramePort;
+  readonly aside: FramePort;
+  readonly memory: StubMemory;
+  readonly now: () => number;
+}
+
+interface Batch {
+  /** By position of the request; undefined = refused before. */
+  readonly lives: readonly (LiveRequest | undefined)[];
+  readonly refusals: readonly (ExecuteOutcome | undefined)[];
+  inputEndMs: number;
+  readonly resolve: (report: ExecuteReport) => void;
+}
+
+/** Batches that a process runs, and requests that it has not answered to the end. */
+export class RunningBatches {
+  readonly #parts: RunningBatchesParts;
+  readonly #batches = new Map<number, Batch>();
+  readonly #lives = new Map<number, LiveRequest>();
+  readonly #owner: LiveRequestOwner;
+  #lastNumber = 0;
+
+  constructor(parts: RunningBatchesParts) {
+    this.#parts = parts;
+    const { aside } = parts;
+    this.#owner = {
+      credit: (number, n) => aside.send(FRAME.credit, number, { n }),
+      cancelled: (number) => aside.send(FRAME.cancelled, number),
+      closed: (number) => void this.#lives.delete(number),
+    };
+  }
+
+  /** Requests that have not had their final response. */
+  get liveCount(): number {
+    return this.#lives.size;
+  }
+
+  /** A request that has not had its final response. */
+  find(number: number): ExecuteRequest | undefined {
+    return this.#lives.get(number)?.request;
+  }
+
+  /** Runs a batch: one frame to the process, one promise. Never rejects. */
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+    const writer = this.#parts.memory.writer();
+    const lives: (LiveRequest | undefined)[] = [];
+    const refusals: (ExecuteOutcome | undefined)[] = [];
+    const wires: WireRequest[] = [];
+    for (const request of requests) {
+      try {
+        const tensors = writer.writeAll(request.inputs);
+        const live = new LiveRequest(request, this.#nextNumber(), this.#owner);
+        this.#lives.set(live.number, live);
+        lives.push(live);
+        refusals.push(undefined);
+        wires.push(wireRequest(request, live.number, tensors));
+      } catch (reason) {
+        lives.push(undefined);
+        refusals.push({ error: ServerError.from(reason) });
+      }
+    }
+    return new Promise((resolve) => {
+      const batch = { lives, refusals, inputEndMs: this.#parts.now(), resolve };
+      if (wires.length === 0) resolve(this.#report(batch, refusals as ExecuteOutcome[]));
+      else this.#send(batch, wires, writer.payload);
+    });
+  }
+
+  #send(batch: Batch, wires: readonly WireRequest[], payload: FramePayload): void {
+    const number = this.#nextNumber();
+    this.#batches.set(number, batch);
+    try {
+      this.#parts.main.send(FRAME.execute, number, { r: wires }, payload);
+    } catch (reason) {
+      this.#batches.delete(number);
+      this.#fail(batch, ServerError.from(reason));
+      return;
+    }
+    batch.inputEndMs = this.#parts.now();
+    for (const live of batch.lives) {
+      if (live?.request.signal?.aborted) this.#owner.cancelled(live.number);
+    }
+  }
+
+  /** EXECUTED. @throws RangeError, SyntaxError for what cannot be; the batch then runs on. */
+  executed({ id, json, payload }: Frame): void {
+    const batch = this.#batches.get(id);
+    if (batch === undefined) throw new RangeError(`Batch ${id} does not run`);
+    const { r: results, k: rescheduled = [], error } = json;
+    if (typeof error === "string") {
+      this.#batches.delete(id);
+      return this.#fail(batch, new ServerError("INTERNAL", error));
+    }
+    const sentCount = batch.lives.filter((live) => live !== undefined).length;
+    if (!Array.isArray(results) || results.length !== sentCount || !Array.isArray(rescheduled)) {
+      throw new RangeError(`Expected ${sentCount} results of batch ${id}`);
+    }
+    const responses = this.#readResults(results, payload);
+    this.#batches.delete(id);
+    this.#finish(batch, responses, new Set(rescheduled as unknown[]));
+  }
+
+  /** SEND. @throws RangeError, SyntaxError */
+  sent({ id, json, payload }: Frame): void {
+    const { r: result, l: isLast } = json;
+    const response = result === undefined || result === null
+      ? undefined
+      : { ...this.#read(result, payload), outputStartMs: this.#parts.now() };
+    const live = this.#lives.get(id);
+    if (live === undefined) releaseResponse(response);
+    else live.receive(response, isLast === true);
+  }
+
+  /** DROPPED. */
+  dropped({ id }: Frame): void {
+    const live = this.#lives.get(id);
+    const error = new ServerError(
+      "INTERNAL",
+      live?.isSent
+        ? "the model dropped the response sender of this request without the final flag"
+        : "the model dropped this request and its response sender without a response",
+    );
+    live?.receive({ error }, true);
+  }
+
+  /** Ends everything: the process is gone. */
+  failAll(error: ServerError): void {
+    const batches = [...this.#batches.values()];
+    this.#batches.clear();
+    for (const batch of batches) this.#fail(batch, error);
+    for (const live of [...this.#lives.values()]) live.receive({ error }, true);
+  }
+
+  #readResults(results: readonly unknown[], payload: Uint8Array) {
+    const responses: (ExecuteResponse | undefined)[] = [];
+    try {
+      for (const result of results) {
+        responses.push(result === null ? undefined : this.#read(result, payload));
+      }
+      return responses;
+    } catch (error) {
+      responses.forEach(releaseResponse);
+      throw error;
+    }
+  }
+
+  #read(result: unknown, payload: Uint8Array): ExecuteResponse {
+    const { memory } = this.#parts;
+    return readResult(result, { payload, peer: memory.peer }, memory.giveBack);
+  }
+
+  #finish(
+    batch: Batch,
+    responses: readonly (ExecuteResponse | undefined)[],
+    rescheduled: ReadonlySet<unknown>,
+  ): void {
+    let next = 0;
+    const waits: Promise<void>[] = [];
+    const outcomes = batch.lives.map((live, position): ExecuteOutcome => {
+      if (live === undefined) return batch.refusals[position]!;
+      const index = next++;
+      if (!rescheduled.has(index)) return finishRequest(live, responses[index]);
+      releaseResponse(responses[index]);
+      live.close();
+      // What was sent of this turn goes before what the next one sends.
+      if (live.taken !== undefined) waits.push(live.taken);
+      return { streamed: true, reschedule: true };
+    });
+    const report = this.#report(batch, outcomes);
+    if (waits.length === 0) batch.resolve(report);
+    else void Promise.all(waits).then(() => batch.resolve(report));
+  }
+
+  #fail(batch: Batch, error: ServerError): void {
+    const outcomes = batch.lives.map((live, position): ExecuteOutcome =>
+      live === undefined ? batch.refusals[position]! : finishRequest(live, { error })
+    );
+    batch.resolve(this.#report(batch, outcomes));
+  }
+
+  #report({ inputEndMs }: Batch, outcomes: readonly ExecuteOutcome[]): ExecuteReport {
+    return { outcomes, inputEndMs, outputStartMs: this.#parts.now() };
+  }
+
+  #nextNumber(): number {
+    do {
+      this.#lastNumber = this.#lastNumber === NUMBER_MAX ? 1 : this.#lastNumber + 1;
+    } while (this.#lives.has(this.#lastNumber) || this.#batches.has(this.#lastNumber));
+    return this.#lastNumber;
+  }
+}
+
+/** What became of a request when its batch was through. */
+function finishRequest(live: LiveRequest, response: ExecuteResponse | undefined): ExecuteOutcome {
+  if (response === undefined) return { streamed: true };
+  if (live.isOver) {
+    // Its sender has said everything.
+    releaseResponse(response);
+    return { streamed: true };
+  }
+  if (live.isSent) {
+    live.receive(response, true);
+    return { streamed: true };
+  }
+  live.close();
+  return response;
+}
