@@ -67,6 +67,16 @@ export const ORT_FUNCTIONS = {
   AddSessionConfigEntry: { slot: 130, parameters: ["pointer", "buffer", "buffer"], result: S },
   /** S (OrtSessionOptions*, const ORTCHAR_T* path) */
   RegisterCustomOpsLibrary_V2: { slot: 228, parameters: ["pointer", "buffer"], result: S },
+  /** S (OrtSessionOptions*, const char* provider, const char* const* keys, const char* const* values, size_t) */
+  SessionOptionsAppendExecutionProvider: {
+    slot: 216,
+    parameters: ["pointer", "buffer", "buffer", "buffer", "usize"],
+    result: S,
+  },
+  /** S (char*** out, int* count) */
+  GetAvailableProviders: { slot: 125, parameters: ["buffer", "buffer"], result: S },
+  /** S (char** list, int count) */
+  ReleaseAvailableProviders: { slot: 126, parameters: ["pointer", "i32"], result: S },
   /** void (OrtSessionOptions*) */
   ReleaseSessionOptions: { slot: 100, parameters: ["pointer"], result: "void" },
 

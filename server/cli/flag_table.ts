@@ -8,6 +8,7 @@ export const FLAG_GROUPS = [
   "Metrics",
   "Tracing",
   "Backends",
+  "Devices",
   "Without effect here",
   "Of later features",
   "Deprecated",
@@ -44,7 +45,8 @@ export interface FlagSpec {
 
 const MAX_INT = 2147483647;
 const ONE_LOOP = "one event loop serves all connections";
-const NO_GPU = "this version serves on CPUs";
+/** What the reference's builds for GPUs have, and tell in their errors. */
+const MIN_COMPUTE_CAPABILITY = "6.0";
 
 const SERVER: readonly FlagSpec[] = [
   { name: "help", group: "Server", kind: "none", help: "Print this text" },
@@ -251,7 +253,7 @@ const REPOSITORY: readonly FlagSpec[] = [
     group: "Model repository",
     kind: "bool",
     preset: "true",
-    noEffect: NO_GPU,
+    noEffect: "tensors do not go from one GPU to another",
     help: "CUDA peer access",
   },
 ];
@@ -512,8 +514,7 @@ const REST: readonly FlagSpec[] = [
     group: "Metrics",
     kind: "bool",
     preset: "true",
-    noEffect: NO_GPU,
-    help: "Metrics of GPUs",
+    help: "Metrics of NVIDIA GPUs",
   },
   {
     name: "allow-cpu-metrics",
@@ -527,7 +528,7 @@ const REST: readonly FlagSpec[] = [
     group: "Metrics",
     kind: "float",
     preset: "2000",
-    help: "Interval at which CPU and memory are read",
+    help: "Interval at which CPU, memory and GPUs are read",
   },
   {
     name: "trace-config",
@@ -548,6 +549,46 @@ const REST: readonly FlagSpec[] = [
   },
 ];
 
+const DEVICES: readonly FlagSpec[] = [
+  {
+    name: "min-supported-compute-capability",
+    group: "Devices",
+    kind: "float",
+    value: "VERSION",
+    preset: MIN_COMPUTE_CAPABILITY,
+    help: "NVIDIA GPUs with less are not used",
+  },
+  {
+    name: "model-load-gpu-limit",
+    group: "Devices",
+    kind: "text",
+    value: "GPU:FRACTION",
+    repeated: true,
+    help: "No further model is loaded on a GPU once that much of its memory is in use",
+  },
+  {
+    name: "pinned-memory-pool-byte-size",
+    group: "Devices",
+    kind: "size",
+    value: "BYTES",
+    preset: "268435456",
+    range: [
+      0,
+      Number.MAX_SAFE_INTEGER,
+      "Error: --pinned-memory-pool-byte-size must not be negative.",
+    ],
+    help: "Host memory that GPUs copy from and to directly, shared by all models; 0 = none",
+  },
+  {
+    name: "cuda-memory-pool-byte-size",
+    group: "Devices",
+    kind: "text",
+    value: "GPU:BYTES",
+    repeated: true,
+    help: "Memory of a GPU that models share for tensors on their way (default: 67108864 each)",
+  },
+];
+
 /** The flags of cli.md §2 that this version obeys: Triton's names, and a few of our own. */
 export const SERVED_FLAGS: readonly FlagSpec[] = [
   ...SERVER,
@@ -555,4 +596,5 @@ export const SERVED_FLAGS: readonly FlagSpec[] = [
   ...HTTP,
   ...GRPC,
   ...REST,
+  ...DEVICES,
 ];

@@ -1,6 +1,5 @@
 import type { FlagSpec } from "./flag_table.ts";
 
-const NO_GPU = "this version serves on CPUs";
 const NO_SAGEMAKER = "there is no SageMaker endpoint";
 const NO_VERTEX = "there is no Vertex AI endpoint";
 
@@ -9,11 +8,7 @@ type Row = readonly [name: string, kind: FlagSpec["kind"], value: string, preset
 const WITHOUT_EFFECT: readonly Row[] = [
   ["backend-directory", "text", "PATH", "", "backends are part of the server"],
   ["cache-directory", "text", "PATH", "", "caches are part of the server"],
-  ["pinned-memory-pool-byte-size", "size", "BYTES", "268435456", NO_GPU],
-  ["cuda-memory-pool-byte-size", "text", "GPU:BYTES", "", NO_GPU],
-  ["cuda-virtual-address-size", "text", "GPU:BYTES", "", NO_GPU],
-  ["min-supported-compute-capability", "float", "VERSION", "", NO_GPU],
-  ["model-load-gpu-limit", "text", "GPU:FRACTION", "", NO_GPU],
+  ["cuda-virtual-address-size", "text", "GPU:BYTES", "", "states are kept in host memory"],
   ["buffer-manager-thread-count", "int", "N", "0", "tensors are not copied by threads"],
   ["host-policy", "text", "POLICY,KEY=VALUE", "", "threads are not bound to cores"],
   ["sagemaker-port", "int", "PORT", "8080", NO_SAGEMAKER],

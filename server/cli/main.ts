@@ -2,6 +2,7 @@ import { ServerError } from "../../proto/status.ts";
 import { denoVersionFault } from "./deno_version.ts";
 import { parseFlags } from "./flags.ts";
 import { printText } from "./print.ts";
+import { PROBE_COMMAND } from "./probe_message.ts";
 import type { ServeCallbacks } from "./serve_command.ts";
 import { readServeOptions, type ServeOptions } from "./serve_options.ts";
 
@@ -23,6 +24,14 @@ export async function main(
   if (command === "explain") {
     const { explain } = await import("./explain_command.ts");
     return await explain(others);
+  }
+  if (command === "devices") {
+    const { showDevices } = await import("./devices_command.ts");
+    return await showDevices(others);
+  }
+  if (command === PROBE_COMMAND) {
+    const { answerProbe } = await import("./probe_command.ts");
+    return await answerProbe(others);
   }
   let options: ServeOptions;
   let notes: readonly string[];

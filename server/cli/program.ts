@@ -13,6 +13,7 @@ import { createSystemClock } from "../core/system_clock.ts";
 import { settingsOf } from "./backend_settings.ts";
 import type { OpenedLog } from "./open_log.ts";
 import type { ServeOptions } from "./serve_options.ts";
+import { ProgramDevices } from "./program_devices.ts";
 import { openServices, type Service } from "./services.ts";
 import { createTracer } from "./trace_output.ts";
 
@@ -40,6 +41,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
   const clock = createSystemClock();
   const tracer = createTracer(options.trace, clock, log);
   const backendLog = log.module("backend.ts");
+  const devices = new ProgramDevices(options);
   const customMetrics = new CustomMetrics();
   const host = createModelHost(() => server, customMetrics);
   const server: InferenceServer = createInferenceServer(options.server, {
@@ -67,6 +69,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
         now: clock.now,
         countBatchRetry: (model, version) => server.countBatchRetry(model, version),
         host,
+        devices: devices.machine,
       }),
   });
   let services: readonly Service[] = [];
@@ -78,7 +81,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
     },
     load: () => server.start(),
     listen: async () => {
-      const opened = isStopping ? [] : await openServices(options, { server, clock, log });
+      const opened = isStopping ? [] : await openServices(options, { server, clock, log, devices });
       if (!isStopping) {
         services = opened;
         return;
@@ -97,6 +100,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
         ...frontends.map((service) => service.listener.drain(timeoutMs)),
       ]);
       for (const service of services) service.close();
+      devices[Symbol.dispose]();
       // Only now every answer is written, and every trace complete.
       await tracer.close();
       return isStopped && drained.every((done) => done);

@@ -6,6 +6,7 @@ import {
   type ServerOptions,
 } from "../core/options.ts";
 import type { TraceOptions } from "../core/options_trace.ts";
+import { type DeviceOptions, readDeviceOptions, readGpuLimits } from "./device_flags.ts";
 import type { ParsedFlags } from "./flags.ts";
 import {
   parseBackendSetting,
@@ -64,6 +65,7 @@ export interface GrpcServiceOptions extends Endpoint {
 export interface MetricsServiceOptions extends Endpoint {
   readonly settings: MetricsSettings;
   readonly cpuMetrics: boolean;
+  readonly gpuMetrics: boolean;
   readonly intervalMs: number;
 }
 
@@ -86,6 +88,7 @@ export interface ServeOptions {
   readonly metrics: MetricsServiceOptions | undefined;
   readonly log: LogOptions;
   readonly trace: TraceOptions;
+  readonly devices: DeviceOptions;
   /** `--client-shm-copy`. */
   readonly copySharedMemory: boolean;
 }
@@ -102,6 +105,7 @@ export function readServeOptions(flags: ParsedFlags): ServeOptions {
     metrics: flags.bool("allow-metrics") ? readMetricsOptions(flags) : undefined,
     log: readLogOptions(flags),
     trace: readTraceOptions(flags),
+    devices: readDeviceOptions(flags),
     copySharedMemory: flags.bool("client-shm-copy"),
   };
   checkEndpoints(options);
@@ -147,6 +151,7 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
     cacheDirectory: flags.text("cache-directory") || DEFAULT_SERVER_OPTIONS.cacheDirectory,
     allowClientSharedMemory: flags.bool("allow-client-shm"),
     sharedMemoryKeyPrefixes: flags.list("client-shm-key-prefix"),
+    modelLoadGpuLimits: readGpuLimits(flags),
   };
 }
 
@@ -274,6 +279,7 @@ function readMetricsOptions(flags: ParsedFlags): MetricsServiceOptions {
     address: flags.given("metrics-address") ? endpoint.address : flags.text("http-address"),
     settings: readMetricsSettings(settings),
     cpuMetrics: flags.bool("allow-cpu-metrics"),
+    gpuMetrics: flags.bool("allow-gpu-metrics"),
     intervalMs: flags.number("metrics-interval-ms"),
   };
 }

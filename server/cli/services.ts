@@ -9,6 +9,7 @@ import { createGrpcHandler } from "../grpc/grpc_server.ts";
 import type { HttpOptions } from "../http/http_options.ts";
 import { createHttpHandler } from "../http/http_server.ts";
 import { CpuSampler } from "../metrics/cpu_metrics.ts";
+import { GpuSampler } from "../metrics/gpu_metrics.ts";
 import { createMetricsHandler } from "../metrics/metrics_server.ts";
 import { BufferPool } from "../transport/buffer_pool.ts";
 import type { TransportLimits } from "../transport/limits.ts";
@@ -17,6 +18,7 @@ import type { ListenerOptions, TlsOptions } from "../transport/listener_options.
 import type { HttpHandler, RpcHandler } from "../transport/transport.ts";
 import { createConnectFront, NOT_FOUND } from "./connect_front.ts";
 import { findMemoryQuota, THIS_MACHINE } from "./memory_quota.ts";
+import type { ProgramDevices } from "./program_devices.ts";
 import {
   type Endpoint,
   formatEndpoint,
@@ -44,6 +46,7 @@ export interface ServiceParts {
   readonly server: InferenceServer;
   readonly clock: Clock;
   readonly log: ServerLog;
+  readonly devices: ProgramDevices;
 }
 
 /** How one service is opened. */
@@ -87,7 +90,7 @@ export async function openServices(
 
 function planServices(options: ServeOptions, parts: ServiceParts): ServicePlan[] {
   const { http, grpc, metrics } = options;
-  const rest = http && createHttpHandler(parts.server, toHttpOptions(http, parts.log));
+  const rest = http && createHttpHandler(parts.server, toHttpOptions(http, parts));
   const grpcOptions = grpc && toGrpcOptions(grpc, parts);
   const rpc = grpcOptions && createGrpcHandler(parts.server, grpcOptions);
   const connect = grpcOptions && createConnectHandler(parts.server, grpcOptions);
@@ -136,9 +139,20 @@ function planMetrics(metrics: MetricsServiceOptions, parts: ServiceParts): Servi
     now: () => parts.clock.now(),
     readText: (path) => Deno.readTextFile(path),
   });
+  const gpu = metrics.gpuMetrics
+    ? new GpuSampler({
+      intervalMs: metrics.intervalMs,
+      now: () => parts.clock.now(),
+      setTimer: (delayMs, callback) => parts.clock.setTimer(delayMs, callback),
+      read: () => parts.devices.machine.readGpus(),
+    })
+    : undefined;
+  // Energy counts from here. Nobody waits for it: a driver may take its time to start.
+  void gpu?.sample();
   const http = createMetricsHandler(() => parts.server.metrics(), {
     counterLatencies: metrics.settings.counterLatencies,
     cpu: metrics.cpuMetrics ? cpu : undefined,
+    gpu,
   });
   return { name: "Metrics", title: "Metrics Service", endpoint: metrics, handlers: { http } };
 }
@@ -208,7 +222,10 @@ async function readTls(files: TlsFiles): Promise<TlsOptions> {
 /** Clients choose the length of a path. */
 const MAX_LOGGED_PATH = 512;
 
-function toHttpOptions(http: HttpServiceOptions, serverLog: ServerLog): HttpOptions {
+function toHttpOptions(
+  http: HttpServiceOptions,
+  { log: serverLog, devices }: ServiceParts,
+): HttpOptions {
   const log = serverLog.module("http_server.ts");
   const restricted = http.restrictedApis.flatMap(({ categories, key, value }) =>
     categories.map((category) => [category, { key: key.toLowerCase(), value }] as const)
@@ -217,6 +234,7 @@ function toHttpOptions(http: HttpServiceOptions, serverLog: ServerLog): HttpOpti
     maxInputBytes: http.maxInputBytes,
     restrictedApis: new Map(restricted),
     headerForwardPattern: http.headerForwardPattern,
+    describeDevices: () => devices.describe(),
     onRequest: ({ method, target }) => {
       if (!log.isVerbose?.(1)) return;
       log.verbose(1, `HTTP request: ${method} ${target.slice(0, MAX_LOGGED_PATH)}`);

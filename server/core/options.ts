@@ -41,6 +41,8 @@ export interface ServerOptions {
   readonly allowClientSharedMemory: boolean;
   /** `--client-shm-key-prefix`: keys of regions must begin with one of these; empty = any. */
   readonly sharedMemoryKeyPrefixes: readonly string[];
+  /** `--model-load-gpu-limit`: no instance is made on a GPU with more than this fraction of its memory in use. */
+  readonly modelLoadGpuLimits: ReadonlyMap<number, number>;
 }
 
 /** The defaults of cli.md §2, without a repository. */
@@ -66,4 +68,5 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   rateLimitResources: [],
   allowClientSharedMemory: false,
   sharedMemoryKeyPrefixes: [],
+  modelLoadGpuLimits: new Map(),
 };

@@ -1,5 +1,6 @@
 import type { ApiCategory } from "../core/options_frontend.ts";
 import type { RequestHead } from "../transport/transport.ts";
+import type { JsonOutput } from "./json_response.ts";
 
 /** The header a call of a restricted category must carry. */
 export interface RequiredHeader {
@@ -16,6 +17,8 @@ export interface HttpOptions {
   readonly restrictedApis: ReadonlyMap<ApiCategory, RequiredHeader>;
   /** `--http-header-forward-pattern`, matched anywhere in a header's name. */
   readonly headerForwardPattern: RegExp | undefined;
+  /** The answer of `GET /v2/devices`; absent = there is no such path. Never rejects. */
+  readonly describeDevices?: () => Promise<JsonOutput>;
   /** Told of every request before it is served: for the log. */
   readonly onRequest?: (request: RequestHead) => void;
 }

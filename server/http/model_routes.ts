@@ -2,6 +2,7 @@ import { formatModelConfigJson } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { TensorDescription } from "../../proto/infer.ts";
 import type { HttpRequest, HttpResponse } from "../transport/transport.ts";
+import { statusResponse } from "./error_response.ts";
 import type { HttpContext, PathParts } from "./http_context.ts";
 import { JSON_HEADERS, type JsonOutput, jsonResponse } from "./json_response.ts";
 import { statisticsJson } from "./statistics_json.ts";
@@ -45,6 +46,12 @@ function readyAnswer(isReady: boolean): HttpResponse {
 export function getServerMetadata({ api }: HttpContext): HttpResponse {
   const { name, version, extensions } = api.serverMetadata();
   return jsonResponse({ name, version, extensions });
+}
+
+/** `GET /v2/devices`: what this machine has, and what each backend can use. */
+export async function getDevices({ options }: HttpContext): Promise<HttpResponse> {
+  const devices = await options.describeDevices?.();
+  return devices === undefined ? statusResponse(404, "Not Found") : jsonResponse(devices);
 }
 
 /** `GET /v2/models/M[/versions/V]`. */

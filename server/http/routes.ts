@@ -2,6 +2,7 @@ import { postGenerate, postGenerateStream } from "./generate_route.ts";
 import type { Endpoint, PathParts, RouteCall } from "./http_context.ts";
 import { postInfer } from "./infer_route.ts";
 import {
+  getDevices,
   getLive,
   getModelConfig,
   getModelMetadata,
@@ -38,6 +39,7 @@ const VERSION = /^(?:[0-9]+|[A-Za-z][A-Za-z0-9_.-]*)$/;
 const NO_PARTS: PathParts = { model: "", version: "", region: "", repository: "" };
 
 const SERVER_METADATA: Endpoint = { category: "metadata", GET: getServerMetadata };
+const DEVICES: Endpoint = { category: "metadata", GET: getDevices };
 const STATISTICS: Endpoint = { category: "statistics", GET: getStatistics };
 const LOGGING: Endpoint = { category: "logging", GET: getLogSettings, POST: postLogSettings };
 const TRACE: Endpoint = { category: "trace", GET: getTraceSettings, POST: postTraceSettings };
@@ -93,6 +95,8 @@ export function matchRoute(target: string): Route | undefined {
   switch (segments[1]) {
     case undefined:
       return { endpoint: SERVER_METADATA, path: NO_PARTS };
+    case "devices":
+      return rest.length === 0 ? found(DEVICES) : undefined;
     case "health":
       return rest.length === 1 ? found(HEALTH.get(rest[0]!)) : undefined;
     case "models":

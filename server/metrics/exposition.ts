@@ -7,6 +7,7 @@ import {
 } from "./cache_families.ts";
 import { customFamily } from "./custom_families.ts";
 import { CPU_FAMILIES, type CpuSample } from "./cpu_metrics.ts";
+import { GPU_FAMILIES, type GpuSample } from "./gpu_metrics.ts";
 import {
   type Family,
   HISTOGRAM_FAMILIES,
@@ -21,6 +22,8 @@ export interface ExpositionOptions {
   readonly counterLatencies: boolean;
   /** Undefined = no CPU gauges. */
   readonly cpu: CpuSample | undefined;
+  /** Absent or empty = no families of GPUs. */
+  readonly gpus?: readonly GpuSample[] | undefined;
 }
 
 type Labels = Readonly<Record<string, string>>;
@@ -52,6 +55,10 @@ export function formatMetrics(
       pushHead(lines, family);
       for (const sample of family.samples(options.cpu)) pushSample(lines, family.name, sample, {});
     }
+  }
+  for (const family of options.gpus?.length ? GPU_FAMILIES : []) {
+    pushHead(lines, family);
+    for (const sample of family.samples(options.gpus!)) pushSample(lines, family.name, sample, {});
   }
   for (const custom of snapshot.custom ?? []) {
     const family = customFamily(custom);

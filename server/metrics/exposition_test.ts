@@ -77,6 +77,15 @@ Deno.test("formatMetrics() prints histogram, summaries and CPU gauges where they
   }, {
     counterLatencies: true,
     cpu: { utilization: 0.5, memoryTotalBytes: 2048, memoryUsedBytes: undefined },
+    gpus: [{
+      uuid: "GPU-1",
+      utilization: 0.25,
+      memoryTotalBytes: 4096,
+      memoryUsedBytes: 1024,
+      powerUsageWatts: undefined,
+      powerLimitWatts: 300,
+      energyJoules: 12.5,
+    }],
   });
   for (
     const line of [
@@ -88,7 +97,11 @@ Deno.test("formatMetrics() prints histogram, summaries and CPU gauges where they
       'nv_inference_queue_summary_us{model="m",version="2",quantile="0.5"} NaN',
       "nv_cpu_utilization 0.5",
       "nv_cpu_memory_total_bytes 2048",
+      'nv_gpu_utilization{gpu_uuid="GPU-1"} 0.25',
+      'nv_energy_consumption{gpu_uuid="GPU-1"} 12.5',
+      "# TYPE nv_energy_consumption counter",
     ]
   ) assert.ok(text.includes(`${line}\n`), line);
   assert.ok(!text.includes("nv_cpu_memory_used_bytes 2"));
+  assert.ok(!text.includes("nv_gpu_power_usage{"));
 });

@@ -2,6 +2,7 @@ import type { MetricsSnapshot } from "../core/metrics_snapshot.ts";
 import type { HttpHandler, HttpResponse, RequestHead } from "../transport/transport.ts";
 import type { CpuSampler } from "./cpu_metrics.ts";
 import { formatMetrics } from "./exposition.ts";
+import type { GpuSampler } from "./gpu_metrics.ts";
 
 /** How the metrics service answers. */
 export interface MetricsOptions {
@@ -9,6 +10,8 @@ export interface MetricsOptions {
   readonly counterLatencies?: boolean;
   /** Absent with `--allow-cpu-metrics=false`. */
   readonly cpu?: CpuSampler | undefined;
+  /** Absent with `--allow-gpu-metrics=false`. */
+  readonly gpu?: GpuSampler | undefined;
 }
 
 const encoder = new TextEncoder();
@@ -19,15 +22,15 @@ export function createMetricsHandler(
   source: () => MetricsSnapshot,
   options: MetricsOptions = {},
 ): HttpHandler {
-  const { counterLatencies = true, cpu } = options;
+  const { counterLatencies = true, cpu, gpu } = options;
   return {
     admit: refuse,
     handle: async (request) => {
       const refusal = refuse(request);
       if (refusal !== undefined) return refusal;
-      const sample = await cpu?.sample();
+      const [sample, gpus] = await Promise.all([cpu?.sample(), gpu?.sample()]);
       // The snapshot is taken after the last wait, so that one answer shows one moment.
-      const text = formatMetrics(source(), { counterLatencies, cpu: sample });
+      const text = formatMetrics(source(), { counterLatencies, cpu: sample, gpus });
       return {
         status: 200,
         headers: [["content-type", "text/plain; charset=utf-8"]],
