@@ -187,3 +187,38 @@ def test_a_changed_strategy_is_loaded_anew(tmp_path):
         assert wait_until(lambda: "includeRequest must be a function" in server.log(), timeout_s=15)
         with Burst(server, "http") as burst:
             assert burst.send("m", 7).result(20).value == 7, "what served before goes on"
+
+
+LIFE = """
+export function initialize(context) {
+  context.log.info(`begin ${context.modelName} ${context.modelVersion} ${context.config.max_batch_size}`);
+  return context;
+}
+export const includeRequest = () => true;
+export function finalize(context) {
+  context.log.info(`end ${context.modelName}`);
+  throw new Error("too late");
+}
+"""
+
+
+def test_a_strategy_lives_as_long_as_its_version(tmp_path):
+    repository = Repository(tmp_path / "repository")
+    add(repository, "m", "1/batching.ts", LIFE)
+    with ServerProcess(repository.root, "--model-control-mode=explicit", "--load-model=m") as server:
+        assert "begin m 1 8" in server.log()
+        for protocol in PROTOCOLS.values():
+            client = protocol(server)
+            client.client.unload_model("m")
+            assert wait_until(lambda: server.log().count("end m") == server.log().count("begin m"))
+            client.client.load_model("m")
+            client.close()
+        assert server.stop() == 0
+        log = server.log()
+        assert log.count("begin m") == log.count("end m") == 3
+        assert "finalize failed: too late at m/1/batching.ts:9:9" in log
+
+
+def test_the_examples_are_served():
+    with ServerProcess(EXAMPLES) as server:
+        assert server.log().count("Loading custom batching strategy") == 2
