@@ -11,7 +11,9 @@ export type { Datatype, ParameterValue };
 
 /** An input of a request. */
 export interface BatchInput {
+  /** Name of the input. */
   readonly name: string;
+  /** Datatype of its elements. */
   readonly datatype: Datatype;
   /** Sizes of the dimensions, the batch first where the model batches. */
   readonly shape: readonly number[];
@@ -37,12 +39,15 @@ export interface BatchRequest {
   readonly inputs: readonly BatchInput[];
   /** Names of the outputs to compute. */
   readonly requestedOutputs: readonly string[];
+  /** Custom parameters, and forwarded headers. */
   readonly parameters: Readonly<Record<string, ParameterValue>>;
 }
 
 /** What a strategy is told about the model version it batches for. */
 export interface BatchStrategyContext {
+  /** Name of the model. */
   readonly modelName: string;
+  /** Its version, decimal. */
   readonly modelVersion: string;
   /** Largest number of rows of a batch; 0 = the model does not batch. */
   readonly maxBatchSize: number;
@@ -56,8 +61,11 @@ export interface BatchStrategyContext {
 
 /** The server's log. */
 export interface BatchStrategyLog {
+  /** Something worth knowing. */
   info(message: string): void;
+  /** Something that may go wrong. */
   warning(message: string): void;
+  /** Something that went wrong. */
   error(message: string): void;
   /** Written with `--log-verbose` from 1 on. */
   verbose(message: string): void;
