@@ -18,6 +18,7 @@ export function applyCompletion(config: ModelConfig, completed: unknown): void {
         list.join("; "),
     );
   }
+  checkDims(given);
   config.maxBatchSize = given.maxBatchSize;
   config.input = given.input;
   config.output = given.output;
@@ -39,4 +40,18 @@ function applyScheduling(config: ModelConfig, given: ModelConfig): void {
     );
   }
   config.schedulingChoice = given.schedulingChoice;
+}
+
+/** What a file of weights may say of itself, a model in Python may not say of its inputs and outputs. */
+function checkDims({ name, input, output }: ModelConfig): void {
+  const kinds = [["input", input], ["output", output]] as const;
+  for (const [kind, tensors] of kinds) {
+    const wrong = tensors.find(({ dims }) => dims.some((dim) => dim === 0n || dim < -1n));
+    if (wrong === undefined) continue;
+    throw new ServerError(
+      "INVALID_ARG",
+      `model ${kind} '${wrong.name}' dimension must be integer >= 1, or -1 to indicate a ` +
+        `variable-size dimension for ${name}`,
+    );
+  }
 }

@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { FakeClock } from "../../server/core/fake_clock.ts";
+import type { ExecuteReport } from "../backend.ts";
+import { executeRequest } from "../execute_request_fixture.ts";
+import { executeError } from "./execute_error.ts";
+import { type InstanceParts, type InstanceSession, PythonInstance } from "./instance.ts";
+import { RestartPolicy } from "./restart_policy.ts";
+
+const PLACEMENT = { name: "m_0", kind: "KIND_CPU", deviceId: 0 } as const;
+const REPORT: ExecuteReport = { outcomes: [{ outputs: [] }], inputEndMs: 0, outputStartMs: 0 };
+
+/** A process that answers at once unless it hangs, and dies when it is told to. */
+class FakeSession implements InstanceSession {
+  readonly pid = 1;
+  isOver = false;
+  hangs = false;
+  finalizeCount = 0;
+  readonly #ended = Promise.withResolvers<string>();
+  readonly #execution = Promise.withResolvers<ExecuteReport>();
+
+  get ended(): Promise<string> {
+    return this.#ended.promise;
+  }
+
+  execute(): Promise<ExecuteReport> {
+    return this.hangs ? this.#execution.promise : Promise.resolve(REPORT);
+  }
+
+  isReady() {
+    return Promise.resolve({ isReady: false, reason: "the model says so" });
+  }
+
+  finalize(): Promise<void> {
+    this.finalizeCount++;
+    this.die("");
+    return Promise.resolve();
+  }
+
+  kill(reason: string): void {
+    this.die(reason);
+  }
+
+  die(how: string): void {
+    this.isOver = true;
+    const error = executeError("m_0", how);
+    this.#execution.resolve({ ...REPORT, outcomes: [{ error }] });
+    this.#ended.resolve(how);
+  }
+}
+
+async function openInstance(options: Partial<InstanceParts> & { failsAfter?: number } = {}) {
+  const clock = new FakeClock();
+  const sessions: FakeSession[] = [];
+  const warnings: string[] = [];
+  const instance = await PythonInstance.create({
+    start: () => {
+      if (sessions.length >= (options.failsAfter ?? Infinity)) {
+        return Promise.reject(new Error("no luck"));
+      }
+      const session = new FakeSession();
+      sessions.push(session);
+      return Promise.resolve({ session, hasIsReady: true });
+    },
+    restartPolicy: new RestartPolicy(),
+    executeTimeoutMs: 0,
+    finalizeTimeoutMs: 1000,
+    timers: clock,
+    now: () => clock.now(),
+    warn: (message) => void warnings.push(message),
+    ...options,
+  }, PLACEMENT);
+  return { instance, sessions, clock, warnings };
+}
+
+const REQUESTS = [executeRequest({ inputs: [], outputs: ["A"] })];
+const messageOf = (report: ExecuteReport) =>
+  (report.outcomes[0] as { error?: Error }).error?.message;
+
+Deno.test("a process that died is started again, and requests wait for it", async () => {
+  const { instance, sessions, clock } = await openInstance();
+  sessions[0]!.die("it was ended by SIGSEGV");
+  await clock.settle();
+  const report = instance.execute(REQUESTS);
+  assert.equal((await instance.isReady()).isReady, false);
+  assert.equal(sessions.length, 1);
+  await clock.advance(100);
+  assert.equal(sessions.length, 2);
+  assert.equal(await report, REPORT);
+  await instance[Symbol.asyncDispose]();
+  assert.equal(clock.timerCount, 0);
+});
+
+Deno.test("a process that died too often stays dead, and requests fail at once", async () => {
+  const { instance, sessions, clock, warnings } = await openInstance();
+  for (let death = 0; death < 6; death++) {
+    sessions.at(-1)!.die("it exited with code 1");
+    await clock.advance(2000);
+  }
+  assert.equal(sessions.length, 6);
+  assert.equal(
+    messageOf(await instance.execute(REQUESTS)),
+    "Failed to process the request(s) for model instance 'm_0', message: Stub process 'm_0' is " +
+      "not healthy.",
+  );
+  assert.deepEqual(await instance.isReady(), {
+    isReady: false,
+    reason: "Stub process 'm_0' is not healthy.",
+  });
+  assert.match(warnings.at(-1)!, /not started again/);
+  await instance[Symbol.asyncDispose]();
+});
+
+Deno.test("without a restart policy a process stays dead", async () => {
+  const { instance, sessions, clock } = await openInstance({ restartPolicy: undefined });
+  sessions[0]!.die("it exited with code 1");
+  await clock.settle();
+  assert.match(messageOf(await instance.execute(REQUESTS))!, /is not healthy/);
+  assert.equal(clock.timerCount, 0);
+  await instance[Symbol.asyncDispose]();
+  assert.equal(sessions.length, 1);
+});
+
+Deno.test("a model that cannot be initialized again is tried again later", async () => {
+  const { instance, sessions, clock, warnings } = await openInstance({ failsAfter: 1 });
+  sessions[0]!.die("it exited with code 1");
+  await clock.settle();
+  const report = instance.execute(REQUESTS);
+  await clock.advance(100);
+  assert.match(messageOf(await report)!, /is not healthy/);
+  await clock.advance(10_000);
+  assert.equal(warnings.filter((text) => /no luck/.test(text)).length, 5);
+  await instance[Symbol.asyncDispose]();
+  assert.equal(clock.timerCount, 0);
+});
+
+Deno.test("execute() that takes longer than its bound ends the process", async () => {
+  const { instance, sessions, clock } = await openInstance({ executeTimeoutMs: 5000 });
+  sessions[0]!.hangs = true;
+  const report = instance.execute(REQUESTS);
+  await clock.advance(5000);
+  assert.match(messageOf(await report)!, /5 s \(execute-timeout-seconds\)/);
+  await instance[Symbol.asyncDispose]();
+});
+
+Deno.test("disposing an instance finalizes its model once and leaves no timer", async () => {
+  const { instance, sessions, clock } = await openInstance();
+  await instance[Symbol.asyncDispose]();
+  await instance[Symbol.asyncDispose]();
+  assert.equal(sessions[0]!.finalizeCount, 1);
+  await clock.advance(60_000);
+  assert.equal(sessions.length, 1);
+});
+
+Deno.test("disposing an instance calls a restart off", async () => {
+  const { instance, sessions, clock } = await openInstance();
+  sessions[0]!.die("it exited with code 1");
+  await clock.settle();
+  await instance[Symbol.asyncDispose]();
+  assert.equal(clock.timerCount, 0);
+  assert.equal(sessions.length, 1);
+});
