@@ -6,7 +6,7 @@ const VERBOSE_LEVEL = 1;
 
 /** Writes a LOG frame to the server's log. */
 export function writeLog(log: BackendLog, { json }: Frame): void {
-  const { l: level, f: file, n: line, m: text } = json;
+  const { l: level, s: file, n: line, m: text } = json;
   const message = String(text).slice(0, TEXT_LENGTH_MAX);
   const place: LogPlace | undefined = typeof file === "string" && typeof line === "number"
     ? { file, line }

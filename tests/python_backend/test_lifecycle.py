@@ -242,7 +242,7 @@ def test_the_log_names_the_caller():
     with StubParent(source).ready() as parent:
         logs = [frame.fields for frame in parent.received if frame.kind == wire.LOG]
         assert logs == [
-            {"l": level, "f": "model.py", "n": line, "m": text}
+            {"l": level, "s": "model.py", "n": line, "m": text}
             for level, line, text in (("INFO", 9, "a"), ("WARNING", 10, "b"), ("ERROR", 11, "c"))
         ]
     with StubParent(source, log=1).ready() as parent:

@@ -209,5 +209,5 @@ def test_async_decoupled_batches_run_side_by_side():
         assert [parent.expect(wire.SEND).number for _ in range(2)] == [2, 1]
         parent.execute(parent.request(3, id="bad"))
         log = parent.expect(wire.LOG).fields
-        assert log["l"] == "ERROR" and "ValueError: late" in log["m"] and log["f"] == "model.py" and log["n"] == 12
+        assert log["l"] == "ERROR" and "ValueError: late" in log["m"] and log["s"] == "model.py" and log["n"] == 12
         assert parent.expect(wire.DROPPED).number == 3

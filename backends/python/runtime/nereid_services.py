@@ -30,7 +30,7 @@ def write_log(level: str, file: str, line: int, message: str) -> None:
         stamp = time.strftime("%m%d %H:%M:%S")
         print(f"{level[0]}{stamp} {os.getpid()} {file}:{line}] {message}", file=sys.stderr, flush=True)
         return
-    link.send(wire.LOG, 0, {"l": level, "f": file, "n": line, "m": message})
+    link.send(wire.LOG, 0, {"l": level, "s": file, "n": line, "m": message})
 
 
 def _log(message: Any, level: Any) -> None:
