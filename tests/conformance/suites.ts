@@ -24,7 +24,7 @@ export interface Suite {
 /** All suites, in the order of a run. */
 export const SUITES: readonly Suite[] = [
   httpSuite("http", "cases", { control: true }, ["--allow-client-shm=true"]),
-  httpSuite("http-flags", "cases-flags", { control: true }, [
+  httpSuite("http-flags", "cases-flags", { control: true, python: true }, [
     "--id=golden",
     "--http-restricted-api=model-repository,logging:admin-key=swordfish",
     "--http-restricted-api=inference:infer-key=opensesame",
@@ -34,7 +34,7 @@ export const SUITES: readonly Suite[] = [
     "--trace-config=rate=100",
   ]),
   httpSuite("http-no-control", "cases-no-control", { control: false }, []),
-  httpSuite("http-python", "cases-python", { control: true }, []),
+  httpSuite("http-python", "cases-python", { control: true, python: true }, []),
   grpcSuite(),
   configSuite("config", "cases.json"),
   configSuite("config-python", "cases-python.json"),
@@ -42,22 +42,19 @@ export const SUITES: readonly Suite[] = [
 ];
 
 /** Words of the behaviour suite's README for what comes later: scenarios that need one of them are not run. */
-const LATER_NEEDS: readonly string[] = [
-  "python",
-  "bls",
-];
+const LATER_NEEDS: readonly string[] = [];
 
 function httpSuite(
   name: string,
   cases: string,
-  how: { control: boolean },
+  how: { control: boolean; python?: boolean },
   flags: readonly string[],
 ): Suite {
   return {
     name,
     run: (context) =>
-      withRepository("http", async (directory, python) => {
-        const listed = how.control ? await lines(python, "http", ["--flags"]) : [];
+      withRepository("http", how.python ? ["--python"] : [], async (directory, python, more) => {
+        const listed = how.control ? await lines(python, "http", ["--flags", ...more]) : [];
         const mode = how.control ? ["--model-control-mode=explicit"] : [];
         const given = servedFlags(context.pending, [...mode, ...listed, ...flags]);
         await using server = await startServer(
@@ -74,8 +71,8 @@ function grpcSuite(): Suite {
   return {
     name: "grpc",
     run: (context) =>
-      withRepository("grpc", async (directory, python) => {
-        const listed = await lines(python, "grpc", ["--print-flags"]);
+      withRepository("grpc", ["--python"], async (directory, python, more) => {
+        const listed = await lines(python, "grpc", ["--print-flags", ...more]);
         const given = servedFlags(context.pending, [...listed, "--allow-client-shm=true"]);
         await using server = await startServer(
           [`--model-repository=${directory}`, "--exit-on-error=false", ...given],
@@ -120,13 +117,14 @@ export function servedFlags(pending: PendingLists, flags: readonly string[]): st
 
 async function withRepository(
   suite: "http" | "grpc",
-  use: (directory: string, python: string) => Promise<SuiteResult>,
+  more: readonly string[],
+  use: (directory: string, python: string, more: readonly string[]) => Promise<SuiteResult>,
 ): Promise<SuiteResult> {
   const python = await ensurePython(() => {});
   const directory = await Deno.makeTempDir({ prefix: "conformance-" });
   try {
-    await lines(python, suite, [directory]);
-    return await use(directory, python);
+    await lines(python, suite, [directory, ...more]);
+    return await use(directory, python, more);
   } finally {
     await Deno.remove(directory, { recursive: true });
   }
