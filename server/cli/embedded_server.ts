@@ -51,7 +51,8 @@ export interface Server extends AsyncDisposable {
    */
   start(): Promise<ServerStart>;
   /**
-   * Runs one request. The buffers of `request` must stay untouched until the promise has settled.
+   * Runs one request. The buffers of `request` must stay untouched until the promise has settled; those of the response
+   * are the caller's own.
    * @throws ServerError with the code and the text that a client would get.
    */
   infer(request: EmbeddedRequest, options?: InferOptions): Promise<InferResponse>;
@@ -162,7 +163,15 @@ class EmbeddedServer implements Server {
   }
 
   async infer(request: EmbeddedRequest, options?: InferOptions): Promise<InferResponse> {
-    return await this.#running().server.infer(completeRequest(request), options);
+    const { server } = this.#running();
+    const response = await server.infer(completeRequest(request), options);
+    // Nobody says when the response is done with, so it must not lie in memory that somebody waits for.
+    try {
+      const outputs = response.outputs.map((output) => ({ ...output, data: output.data.slice() }));
+      return { ...response, outputs };
+    } finally {
+      server.releaseResponse(response);
+    }
   }
 
   async stop(timeoutMs = 30_000): Promise<boolean> {

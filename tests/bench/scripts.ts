@@ -1,5 +1,10 @@
-import { createServer, type Server } from "../../mod.ts";
 import { join } from "node:path";
+import { completeRequest } from "../../server/cli/embedded_request.ts";
+import { parseFlags } from "../../server/cli/flags.ts";
+import { openLog } from "../../server/cli/open_log.ts";
+import { createProgram } from "../../server/cli/program.ts";
+import { readServeOptions } from "../../server/cli/serve_options.ts";
+import type { InferenceServer } from "../../server/core/inference_server.ts";
 import { measureCalls, type Rate } from "./measure_calls.ts";
 import { formatGoal, print } from "./report.ts";
 import { rampValues } from "./payload.ts";
@@ -46,11 +51,10 @@ export async function measureScripts(
   const repository = join(directory, `inside_${language}`);
   await writeScriptModels(repository, language);
   await using echo = await SocketEcho.start(directory);
-  await using server = createServer({ modelRepository: repository });
-  await server.start();
+  await using inside = await startInside(repository);
   const rates = new Map<string, Rate>();
   for (const { kind, concurrency } of ROWS) {
-    const { call, byteSize } = createCall(server, language, kind);
+    const { call, byteSize } = createCall(inside.server, language, kind);
     const share = seconds / ROUNDS;
     let [ours, plain]: (Rate | undefined)[] = [];
     for (let round = 0; round < ROUNDS; round++) {
@@ -65,7 +69,28 @@ export async function measureScripts(
   await measureStart(language, repository);
 }
 
-function createCall(server: Server, language: Language, kind: ScriptKind) {
+/** A server without listeners. */
+async function startInside(
+  repository: string,
+  flags: readonly string[] = [],
+): Promise<AsyncDisposable & { readonly server: InferenceServer }> {
+  const options = readServeOptions(
+    parseFlags([`--model-repository=${repository}`, "--log-info=false", ...flags]),
+  );
+  const log = openLog(options.log);
+  const program = createProgram(options, log);
+  const { error } = await program.load();
+  if (error !== undefined) throw error;
+  return {
+    server: program.server,
+    [Symbol.asyncDispose]: async () => {
+      await program.stop(10_000);
+      log[Symbol.dispose]();
+    },
+  };
+}
+
+function createCall(server: InferenceServer, language: Language, kind: ScriptKind) {
   const { model: modelName, inputName, moreInputs = [], shape } = scriptPayload(language, kind);
   const data = rampValues(shape);
   const inputs = [inputName, ...moreInputs].map((name) => ({
@@ -75,8 +100,10 @@ function createCall(server: Server, language: Language, kind: ScriptKind) {
     data,
   }));
   const call = async () => {
-    const { outputs } = await server.infer({ modelName, inputs });
-    if (outputs[0]!.data.byteLength !== data.byteLength) throw new Error("A wrong answer");
+    const response = await server.infer(completeRequest({ modelName, inputs }));
+    const { byteLength } = response.outputs[0]!.data;
+    server.releaseResponse(response);
+    if (byteLength !== data.byteLength) throw new Error("A wrong answer");
   };
   return { call, byteSize: inputs.length * data.byteLength };
 }
@@ -117,12 +144,12 @@ function printGoals(language: Language, rates: ReadonlyMap<string, Rate>): void 
 async function measureStart(language: Language, repository: string): Promise<void> {
   const times: number[] = [];
   for (let count = 0; count < STARTS; count++) {
-    await using server = createServer({
-      modelRepository: repository,
-      models: [scriptModel(language, "adder")],
-    });
     const begin = performance.now();
-    await server.start();
+    const name = scriptModel(language, "adder");
+    await using _ = await startInside(repository, [
+      "--model-control-mode=explicit",
+      `--load-model=${name}`,
+    ]);
     times.push(performance.now() - begin);
   }
   times.sort((left, right) => left - right);

@@ -36,6 +36,16 @@ Deno.test("createServer() listens where it was told, and frees everything at its
   await Deno.remove(`${repository.path}.log`);
 });
 
+Deno.test("createServer() answers with buffers that are the caller's own", async () => {
+  await using repository = await makeRepository();
+  await using server = createServer({ modelRepository: repository.path });
+  await server.start();
+  const data = new Float32Array([1, 2.5]);
+  const { outputs } = await server.infer({ ...REQUEST, inputs: [{ ...REQUEST.inputs[0], data }] });
+  data.fill(0);
+  assert.deepEqual(new Float32Array(outputs[0]!.data.buffer), new Float32Array([1, 2.5]));
+});
+
 Deno.test("createServer() opens no port when it is stopped while it starts", async () => {
   await using repository = await makeRepository();
   const server = createServer({
