@@ -42,6 +42,7 @@ Deno.test("readModelSettings() reads the parameters of config.md", () => {
   assert.equal(session.memoryPattern, false);
   assert.deepEqual(session.entries, {
     "session.intra_op.allow_spinning": "0",
+    "session.x64quantprecision": "1",
     "session.use_device_allocator_for_initializers": "1",
   });
   assert.deepEqual(runEntries, { "memory.enable_memory_arena_shrinkage": "cpu:0" });
@@ -49,8 +50,14 @@ Deno.test("readModelSettings() reads the parameters of config.md", () => {
 
 Deno.test("readModelSettings() lets threads spin only when the configuration says so", () => {
   const key = "session.intra_op.allow_spinning";
-  assert.deepEqual(read({}).session.entries, { [key]: "0" });
-  assert.deepEqual(read({ [key]: "1" }).session.entries, { [key]: "1" });
+  assert.equal(read({}).session.entries[key], "0");
+  assert.equal(read({ [key]: "1" }).session.entries[key], "1");
+});
+
+Deno.test("readModelSettings() asks for precision of quantized models unless the configuration says no", () => {
+  const key = "session.x64quantprecision";
+  assert.equal(read({}).session.entries[key], "1");
+  assert.equal(read({ [key]: "0" }).session.entries[key], "0");
 });
 
 Deno.test("readModelSettings() translates the graph level", () => {
