@@ -58,6 +58,8 @@ export interface InferOptions {
   readonly trace?: RequestTrace | undefined;
   /** When a model that promised one response sends more, the first is taken instead of an error (grpc.md §4). */
   readonly takesFirst?: boolean;
+  /** A request in flight needs the answer: it is still taken while the server stops. */
+  readonly isCall?: boolean;
 }
 
 /** The trace of a request on its way through a frontend (observability.md §5.3). */

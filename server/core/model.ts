@@ -54,6 +54,12 @@ export interface StreamOptions extends InferOptions {
   readonly compute?: ComputeSums | undefined;
 }
 
+/** What a request carries through the scheduler. */
+type JobCalls = Pick<
+  JobOptions,
+  "signal" | "onDone" | "onResponse" | "takesFirst" | "compute" | "isCall" | "trace"
+>;
+
 /** One loaded version of a model. */
 export class Model implements AsyncDisposable {
   readonly version: number;
@@ -163,17 +169,15 @@ export class Model implements AsyncDisposable {
         resolve();
       };
       const compute = options?.compute;
-      this.#enqueue(request, checked, { signal, onDone, onResponse, compute, trace });
+      const isCall = compute !== undefined || options?.isCall === true;
+      this.#enqueue(request, checked, { signal, onDone, onResponse, compute, isCall, trace });
     });
   }
 
   #enqueue(
     request: InferRequest,
     checked: CheckedRequest,
-    calls: Pick<
-      JobOptions,
-      "signal" | "onDone" | "onResponse" | "takesFirst" | "compute" | "trace"
-    >,
+    calls: JobCalls,
   ): void {
     const { scheduler, clock } = this.#parts;
     const job = new Job({
@@ -190,7 +194,7 @@ export class Model implements AsyncDisposable {
       startMs: clock.now(),
       ...calls,
     });
-    if (this.#isClosed && calls.compute === undefined) throw stoppedError(job);
+    if (this.#isClosed && !job.isCall) throw stoppedError(job);
     if (this.#parts.log.isVerbose?.(1)) this.#tellRequest(job);
     if (job.trace !== undefined) this.#enqueueTraced(job, job.trace);
     else scheduler.enqueue(job);

@@ -21,12 +21,7 @@ export async function shutDown(parts: ShutdownParts): Promise<boolean> {
   const { registry, lifecycle, backends, clock, log, timeoutMs } = parts;
   const endMs = clock.now() + timeoutMs;
   log.info("Waiting for in-flight requests to complete.");
-  const drained = Promise.all(
-    registry.entries().flatMap((entry) => entry.loaded()).map((model) =>
-      model.stop({ finishesSequences: true })
-    ),
-  );
-  const isDrained = await waitUntil(drained, clock, endMs, (restSecs) => {
+  const isDrained = await waitUntil(drain(registry), clock, endMs, (restSecs) => {
     const busy = registry.entries()
       .flatMap((entry) => entry.loaded())
       .filter(({ inflightCount }) => inflightCount > 0);
@@ -48,6 +43,15 @@ export async function shutDown(parts: ShutdownParts): Promise<boolean> {
       `Timeout ${restSecs}: Found ${live} live models and 0 in-flight non-inference requests`,
     );
   });
+}
+
+/** Until nothing is in flight at all: models may call each other as long as they have something to do. */
+async function drain(registry: ModelRegistry): Promise<void> {
+  for (;;) {
+    const models = registry.entries().flatMap((entry) => entry.loaded());
+    await Promise.all(models.map((model) => model.stop({ finishesSequences: true })));
+    if (models.every(({ inflightCount }) => inflightCount === 0)) return;
+  }
 }
 
 /** Waits for `work`, reporting once per second; false when time is over first, or the work failed. */

@@ -45,6 +45,11 @@ export class TraceRecord {
     this.hold();
   }
 
+  /** Nothing is left to happen: what comes now comes too late. */
+  get isComplete(): boolean {
+    return this.#holdCount === 0;
+  }
+
   /** Something is left to happen. */
   hold(): void {
     this.#holdCount++;
@@ -101,13 +106,15 @@ export class Trace implements RequestTrace {
     this.record.release();
   }
 
-  /** The trace of a request that this one causes; undefined when there are too many. */
+  /** The trace of a request that this one causes; undefined when there are too many, or all of it was written. */
   createChild(): Trace | undefined {
-    return this.record.begun.length < MAX_TRACES ? new Trace(this.record, this) : undefined;
+    if (this.record.isComplete || this.record.begun.length >= MAX_TRACES) return undefined;
+    return new Trace(this.record, this);
   }
 
   /** A model takes the request; `finish()` must be called once. */
   begin(model: { name: string; version: string; requestId: string; startMs: number }): void {
+    if (this.record.isComplete) return;
     this.modelName = model.name;
     this.modelVersion = model.version;
     this.requestId = model.requestId;

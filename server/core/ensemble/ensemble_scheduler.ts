@@ -6,7 +6,7 @@ import {
   type Job,
   type ResponseObserver,
 } from "../scheduler/job.ts";
-import { InflightCounter, type Scheduler, stoppedError } from "../scheduler/scheduler.ts";
+import { InflightCounter, type Scheduler } from "../scheduler/scheduler.ts";
 import { type EnsembleEnd, EnsembleRun, type EnsembleRunParts } from "./ensemble_run.ts";
 
 /** What the scheduler tells the statistics; implemented by `VersionStatistics`. */
@@ -43,7 +43,7 @@ export class EnsembleScheduler implements Scheduler {
   }
 
   enqueue(job: Job): void {
-    if (this.#inflight.isStopped) throw stoppedError(job);
+    this.#inflight.check(job);
     const { clock, observer } = this.#options;
     job.state = "queued";
     job.queueStartMs = job.startMs;

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import type { InstancePool, JobObserver } from "./instance_pool.ts";
 import { cancelledError, type Job } from "./job.ts";
 import { JobList } from "./job_list.ts";
-import { InflightCounter, type InstanceScheduler, stoppedError } from "./scheduler.ts";
+import { InflightCounter, type InstanceScheduler } from "./scheduler.ts";
 
 /** What the default scheduler works with. */
 export interface DefaultSchedulerOptions {
@@ -33,7 +33,7 @@ export class DefaultScheduler implements InstanceScheduler {
   }
 
   enqueue(job: Job): void {
-    if (this.#inflight.isStopped) throw stoppedError(job);
+    this.#inflight.check(job);
     job.state = "queued";
     job.queueStartMs = job.startMs;
     this.#inflight.add();

@@ -10,7 +10,7 @@ import type { InstancePool, JobObserver } from "./instance_pool.ts";
 import { cancelledError, type FailureReason, type Job } from "./job.ts";
 import { ReleaseOrder } from "./release_order.ts";
 import { RequestQueue } from "./request_queue.ts";
-import { InflightCounter, type InstanceScheduler, stoppedError } from "./scheduler.ts";
+import { InflightCounter, type InstanceScheduler } from "./scheduler.ts";
 import { WakeTimer } from "./wake_timer.ts";
 
 /** What a dynamic batcher works with. */
@@ -65,7 +65,7 @@ export class DynamicBatcher implements InstanceScheduler {
   }
 
   enqueue(job: Job): void {
-    if (this.#inflight.isStopped) throw stoppedError(job);
+    this.#inflight.check(job);
     // A queue is full only when a free instance would not take from it.
     if (this.#isPassPlanned && this.#queue.isFull(job)) {
       this.#pass();

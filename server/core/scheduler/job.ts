@@ -39,6 +39,8 @@ export interface JobOptions {
   readonly startMs: number;
   /** Of a step of an ensemble: where its durations are added up. */
   readonly compute?: ComputeSums | undefined;
+  /** A request in flight needs it: schedulers that were stopped take it nevertheless. */
+  readonly isCall?: boolean | undefined;
   /** Of a request that is traced. */
   readonly trace?: Trace | undefined;
   /**
@@ -76,6 +78,7 @@ export class Job implements ExecuteRequest {
   readonly timeoutUs: number;
   readonly startMs: number;
   readonly compute: ComputeSums | undefined;
+  readonly isCall: boolean;
   readonly trace: Trace | undefined;
   /** Schedulers add control inputs, states and state outputs. */
   inputs: readonly Tensor[];
@@ -142,6 +145,7 @@ export class Job implements ExecuteRequest {
     this.timeoutUs = options.timeoutUs;
     this.startMs = options.startMs;
     this.compute = options.compute;
+    this.isCall = options.isCall ?? false;
     this.trace = options.trace;
     this.sequenceStart = options.sequenceStart ?? false;
     this.sequenceEnd = options.sequenceEnd ?? false;

@@ -10,11 +10,14 @@ import { type Job, requestPrefix } from "./job.ts";
  * when it was refused, timed out or was cancelled. A job is finished only when no instance uses its buffers any more.
  */
 export interface Scheduler {
-  /** Takes a job. @throws ServerError when it is refused: queue full, or the scheduler was stopped. */
+  /** Takes a job. @throws ServerError when it is refused: queue full, or the scheduler was stopped (not for calls). */
   enqueue(job: Job): void;
   /** Jobs taken and not finished yet. */
   readonly inflightCount: number;
-  /** Refuses new jobs from now on; settles when every job taken before was finished. */
+  /**
+   * Refuses new jobs from now on, but for calls that others in flight need (`Job.isCall`); settles when no job is left.
+   * Called again, it settles when none is left once more.
+   */
   stop(options?: StopOptions): Promise<void>;
 }
 
@@ -49,7 +52,7 @@ export function stoppedError(job: Job): ServerError {
 export class InflightCounter {
   #count = 0;
   #stopped = false;
-  readonly #drained = Promise.withResolvers<void>();
+  #drained: PromiseWithResolvers<void> | undefined;
 
   get count(): number {
     return this.#count;
@@ -59,18 +62,26 @@ export class InflightCounter {
     return this.#stopped;
   }
 
+  /** @throws ServerError for a job that comes too late. */
+  check(job: Job): void {
+    if (this.#stopped && !job.isCall) throw stoppedError(job);
+  }
+
   add(): void {
     this.#count++;
   }
 
   subtract(): void {
     this.#count--;
-    if (this.#stopped && this.#count === 0) this.#drained.resolve();
+    if (this.#count > 0) return;
+    this.#drained?.resolve();
+    this.#drained = undefined;
   }
 
   stop(): Promise<void> {
     this.#stopped = true;
-    if (this.#count === 0) this.#drained.resolve();
+    if (this.#count === 0) return Promise.resolve();
+    this.#drained ??= Promise.withResolvers<void>();
     return this.#drained.promise;
   }
 }

@@ -59,6 +59,8 @@ export interface SentOptions {
   readonly timeoutUs?: number;
   readonly signal?: AbortSignal;
   readonly inputs?: readonly Tensor[];
+  /** See `Job.isCall`. */
+  readonly isCall?: boolean;
   /** The response can be streamed; absent = only one can be taken. */
   readonly onResponse?: JobOptions["onResponse"];
 }
@@ -171,6 +173,7 @@ export class SchedulerFixture {
       outputs: ["Y"],
       parameters: {},
       signal: options.signal,
+      isCall: options.isCall,
       priority: options.priority ?? 0,
       timeoutUs: options.timeoutUs ?? 0,
       startMs: this.clock.now(),

@@ -123,6 +123,21 @@ function testStop(test: Test, create: CreateFixture, stopPrefix: string): void {
     assert.equal(fixture.statistics.snapshot().received, 3);
   });
 
+  test("takes calls of models when it is stopped, and tells again when none is left", async () => {
+    const fixture = create({ executeMs: 10 });
+    await fixture.scheduler.stop();
+    const call = fixture.send({ isCall: true });
+    assert.equal(fixture.send().error?.code, "UNAVAILABLE");
+    assert.equal(fixture.scheduler.inflightCount, 1);
+    let isStopped = false;
+    fixture.scheduler.stop().then(() => isStopped = true);
+    await fixture.clock.advance(9);
+    assert.deepEqual([isStopped, call.answerCount], [false, 0]);
+    await fixture.clock.advance(1);
+    assert.deepEqual([isStopped, call.answerCount, call.error], [true, 1, undefined]);
+    assert.equal(fixture.clock.timerCount, 0);
+  });
+
   test("stops at once when it has nothing to do", async () => {
     const fixture = create();
     await fixture.scheduler.stop();

@@ -205,7 +205,9 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     if (isIterative && job.batchSize <= 1 && lacksId(job)) this.#giveId(job);
     checkSequenceRequest(job, { name, controls: this.#controls });
     const isOver = this.isStopped && this.#inflight.count === 0;
-    if (isOver || (this.isStopped && job.sequenceStart)) throw sequenceStoppedError();
+    if (!job.isCall && (isOver || (this.isStopped && job.sequenceStart))) {
+      throw sequenceStoppedError();
+    }
     const known = this.#open.get(job.correlationId);
     if (known !== undefined) return known;
     if (!job.sequenceStart) throw notStartedError(job, name);
