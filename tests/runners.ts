@@ -35,7 +35,7 @@ export const RUNNERS: readonly Runner[] = [
       "backends",
       "server",
     ]
-      .concat("mod.ts", "tests/lint", "tests/conformance", "scripts"),
+      .concat("mod.ts", "tests/lint", "tests/conformance", "scripts", "examples"),
     limitMinutes: 15,
   },
   {
