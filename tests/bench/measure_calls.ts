@@ -1,8 +1,12 @@
+import { familyCpuUs } from "./measured_process.ts";
+
 /** How fast calls are answered. */
 export interface Rate {
   readonly perSecond: number;
   readonly p50Us: number;
   readonly p99Us: number;
+  /** CPU time per call of this process and its children: whoever calls, and whoever answers. */
+  readonly cpuUs: number;
 }
 
 const WARM_SHARE = 0.3;
@@ -14,7 +18,9 @@ export async function measureCalls(
   seconds: number,
 ): Promise<Rate> {
   await keepBusy(call, concurrency, seconds * WARM_SHARE);
+  const cpuBefore = await familyCpuUs(Deno.pid);
   const times = await keepBusy(call, concurrency, seconds);
+  const cpuUs = await familyCpuUs(Deno.pid) - cpuBefore;
   const sorted = Float64Array.from(times.list).sort();
   const quantile = (share: number) =>
     1000 * sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
@@ -22,6 +28,7 @@ export async function measureCalls(
     perSecond: sorted.length / times.seconds,
     p50Us: quantile(0.5),
     p99Us: quantile(0.99),
+    cpuUs: cpuUs / sorted.length,
   };
 }
 

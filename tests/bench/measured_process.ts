@@ -26,9 +26,7 @@ export class MeasuredProcess implements AsyncDisposable {
 
   /** CPU time of the process, its threads and its children, in microseconds. */
   async cpuUs(): Promise<number> {
-    let total = 0;
-    for (const pid of await family(this.#child.pid)) total += await processCpuUs(pid);
-    return total;
+    return await familyCpuUs(this.#child.pid);
   }
 
   /** Resident memory of the process and its children. */
@@ -73,6 +71,13 @@ function terminate(pid: number): void {
   } catch {
     // ended already
   }
+}
+
+/** CPU time of a process, its threads and its children, in microseconds. */
+export async function familyCpuUs(pid: number): Promise<number> {
+  let total = 0;
+  for (const member of await family(pid)) total += await processCpuUs(member);
+  return total;
 }
 
 /** A process and its descendants. */
