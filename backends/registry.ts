@@ -1,3 +1,4 @@
+import { findPythonBackend } from "./backend_directory.ts";
 import type { Backend, BackendContext } from "./backend.ts";
 
 type Open = (context: BackendContext) => Promise<Backend>;
@@ -49,10 +50,25 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
 /** Names that {@linkcode openBackend} knows. */
 export const BACKEND_NAMES: readonly string[] = [...BACKENDS.keys()];
 
-/** Opens a backend; undefined for an unknown name. */
+/**
+ * Opens a backend: one that is built in, or a Python file of `directory` that all its models share
+ * (`<directory>/<name>/model.py`). Undefined for an unknown name.
+ */
 export function openBackend(
   name: string,
   context: BackendContext,
+  directory = "",
 ): Promise<Backend> | undefined {
-  return BACKENDS.get(name)?.(context);
+  const open = BACKENDS.get(name);
+  if (open !== undefined) return open(context);
+  const modelFile = findPythonBackend(directory, name);
+  return modelFile === undefined ? undefined : openPythonBased(context, { name, modelFile });
+}
+
+async function openPythonBased(
+  context: BackendContext,
+  options: { readonly name: string; readonly modelFile: string },
+): Promise<Backend> {
+  const { PythonBackend } = await import("./python/mod.ts");
+  return new PythonBackend(context, options);
 }

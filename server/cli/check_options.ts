@@ -23,6 +23,7 @@ const READING_FLAGS: readonly string[] = [
   "model-repository",
   "model-config-name",
   "repoagent-directory",
+  "backend-directory",
   "disable-auto-complete-config",
   "backend-config",
 ];
@@ -78,7 +79,7 @@ export function createCheckParts(server: ServerOptions): CheckParts & AsyncDispo
       host: createModelHost(() => {
         throw new ServerError("UNSUPPORTED", "no model runs during a check");
       }, new CustomMetrics()),
-    })
+    }, server.backendDirectory)
   );
   return {
     // No stamps are needed to read a folder once.

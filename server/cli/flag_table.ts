@@ -220,6 +220,14 @@ const REPOSITORY: readonly FlagSpec[] = [
     help: "Directory with one subdirectory per repository agent, each with an agent.ts",
   },
   {
+    name: "backend-directory",
+    group: "Model repository",
+    kind: "text",
+    value: "PATH",
+    preset: "/opt/tritonserver/backends",
+    help: "Directory with one subdirectory per backend in Python, each with a model.py",
+  },
+  {
     name: "model-load-thread-count",
     group: "Model repository",
     kind: "int",

@@ -6,7 +6,6 @@ const NO_VERTEX = "there is no Vertex AI endpoint";
 type Row = readonly [name: string, kind: FlagSpec["kind"], value: string, preset: string, string];
 
 const WITHOUT_EFFECT: readonly Row[] = [
-  ["backend-directory", "text", "PATH", "", "backends are part of the server"],
   ["cache-directory", "text", "PATH", "", "caches are part of the server"],
   ["cuda-virtual-address-size", "text", "GPU:BYTES", "", "states are kept in host memory"],
   ["buffer-manager-thread-count", "int", "N", "0", "tensors are not copied by threads"],

@@ -70,7 +70,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
         countBatchRetry: (model, version) => server.countBatchRetry(model, version),
         host,
         devices: devices.machine,
-      }),
+      }, options.server.backendDirectory),
   });
   let services: readonly Service[] = [];
   let isStopping = false;

@@ -141,6 +141,7 @@ function readServerOptions(flags: ParsedFlags): ServerOptions {
     autoCompleteConfig: !strict,
     modelConfigName: flags.text("model-config-name"),
     repositoryAgentDirectory: resolve(flags.text("repoagent-directory")),
+    backendDirectory: resolve(flags.text("backend-directory")),
     modelLoadThreadCount: Math.max(1, flags.number("model-load-thread-count")),
     modelLoadRetryCount: flags.number("model-load-retry-count"),
     exitTimeoutSecs: flags.number("exit-timeout-secs"),

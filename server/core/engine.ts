@@ -118,6 +118,7 @@ export class Engine implements InferenceApi {
       backends: this.#backends,
       registry: this.#registry,
       releases: this.#releases,
+      backendDirectory: options.backendDirectory,
       rateLimiter: options.rateLimit === "off"
         ? undefined
         : new RateLimiter(options.rateLimitResources),

@@ -24,6 +24,8 @@ export interface ServerOptions {
   readonly modelConfigName: string;
   /** `--repoagent-directory`, absolute. */
   readonly repositoryAgentDirectory: string;
+  /** `--backend-directory`, absolute: its subfolders are those of backends in Python. */
+  readonly backendDirectory: string;
   readonly modelLoadThreadCount: number;
   readonly modelLoadRetryCount: number;
   readonly exitTimeoutSecs: number;
@@ -58,6 +60,7 @@ export const DEFAULT_SERVER_OPTIONS: ServerOptions = {
   autoCompleteConfig: true,
   modelConfigName: "",
   repositoryAgentDirectory: "/opt/tritonserver/repoagents",
+  backendDirectory: "/opt/tritonserver/backends",
   modelLoadThreadCount: 4,
   modelLoadRetryCount: 0,
   exitTimeoutSecs: 30,

@@ -49,6 +49,8 @@ export interface VersionLoaderParts {
   readonly backlogDelayCount?: number | undefined;
   /** Of models that enable it; absent = there is none. */
   readonly responseCache?: ResponseCache | undefined;
+  /** Its subfolders are those of backends: one may hold a batching strategy. */
+  readonly backendDirectory?: string | undefined;
   /** Where ensembles find the models they are composed of. */
   readonly registry: ModelRegistry;
   /** Shares resources among the instances of all models; undefined = off. */
@@ -84,6 +86,7 @@ export async function loadVersion(
       clock: parts.clock,
       log: moduleLog(parts.log, "batch_strategy_loader.ts"),
       isUploaded: model.isUploaded ?? false,
+      backendDirectory: parts.backendDirectory,
     }),
   );
   const stateRules = await createStateRules(config, source.modelDirectory);
