@@ -61,13 +61,43 @@ class _Reply:
 class Stream:
     """The items of a stream that have come and were not taken yet."""
 
-    __slots__ = ("number", "queue", "is_open", "_taken")
+    __slots__ = ("number", "queue", "is_open", "_taken", "_waiter")
 
     def __init__(self) -> None:
         self.number = 0
         self.queue: SimpleQueue = SimpleQueue()
         self.is_open = True
         self._taken = 0
+        self._waiter: Any = None
+
+    def begun(self, loop: Any) -> Any:
+        """A future of `loop` for an iterator, which is there when the first message is: reading it blocks the loop."""
+        future = loop.create_future()
+        iterator = ResponseIterator(self)
+
+        def settle() -> None:
+            if not future.done():
+                future.set_result(iterator)
+
+        self._waiter = (loop, settle)
+        if not self.queue.empty():
+            self._wake()
+        return future
+
+    def put(self, fields: wire.Fields, body: Any) -> None:
+        """A message has come."""
+        self.queue.put((fields, body))
+        if self._waiter is not None:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is None:
+            return
+        try:
+            waiter[0].call_soon_threadsafe(waiter[1])
+        except RuntimeError:  # its loop was closed: nobody waits
+            pass
 
     def take(self) -> Tuple[InferenceResponse, bool]:
         """The next message and whether it is the last one; waits for it."""
@@ -111,7 +141,7 @@ class Calls:
                 fields = {"r": {"e": fields["error"]}, "l": True}
             else:
                 fields = {"r": fields, "l": True}
-            call.queue.put((fields, body))
+            call.put(fields, body)
         elif call is not None:
             call.resolve(fields, body)
 
@@ -123,7 +153,7 @@ class Calls:
             self._pending.pop(number, None)
         if stream is None:
             return
-        stream.queue.put((fields, body))
+        stream.put(fields, body)
         if not stream.is_open:
             stream.drain()
 
@@ -186,7 +216,7 @@ class Calls:
     def failed_stream(self, failure: InferenceResponse) -> Stream:
         """A stream of one error."""
         stream, error = Stream(), failure.error()
-        stream.queue.put(({"r": {"e": [int(error.code()), error.message()]}, "l": True}, b""))
+        stream.put({"r": {"e": [int(error.code()), error.message()]}, "l": True}, b"")
         return stream
 
 

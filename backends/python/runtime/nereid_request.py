@@ -201,10 +201,12 @@ class InferenceRequest:
         is_stream = check_flag("async_exec", "decoupled", decoupled)
         loop = asyncio.get_running_loop()
         prepared = self._prepare(is_stream)
-        if not is_stream and isinstance(prepared, tuple):
+        if is_stream:
+            return _stream_of(prepared).begun(loop)
+        if isinstance(prepared, tuple):
             return calls.infer_soon(*prepared, loop)
         future = loop.create_future()
-        future.set_result(ResponseIterator(_stream_of(prepared)) if is_stream else prepared)
+        future.set_result(prepared)
         return future
 
     def _prepare(self, is_stream: bool) -> Any:
