@@ -24,6 +24,7 @@ const FILE_RULES: readonly FileRule[] = [
   },
   { backend: "pytorch", platform: "torch_aoti", fileName: "model.pt2" },
   { backend: "python", platform: "", fileName: "model.py" },
+  { backend: "typescript", platform: "", fileName: "model.ts" },
 ];
 
 /** Platform names and the only backend that may go with each. */

@@ -353,6 +353,7 @@ Deno.test("autofillBackend() finds backend, platform and file name", () => {
   );
   equal(fill(`platform: "libtorch"`, []), "pytorch pytorch_libtorch model.pt");
   equal(fill("", ["model.py"]), "python  model.py");
+  equal(fill("", ["model.ts"]), "typescript  model.ts");
   equal(fill(`backend: "identity"`, []), "identity  ");
   equal(fill("", [], "m.identity"), "identity  model.identity");
   equal(fill(`default_model_filename: "network.onnx"`, ["network.onnx"]), "  network.onnx");

@@ -34,7 +34,8 @@ export async function findPythonFile(source: ModelSource, shared?: string): Prom
     );
   }
   const stem = basename(path).slice(0, -".py".length);
-  return { path, module: `${source.version}.${stem}` };
+  // Only a model's own file lies in a folder of its version.
+  return { path, module: shared === undefined ? `${source.version}.${stem}` : stem };
 }
 
 /** @throws ServerError INVALID_ARG for a name that a process may not have (python-backend.md §A1). */
