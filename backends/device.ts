@@ -186,6 +186,8 @@ function visibleHint(): string {
 /** Why a library of the NVIDIA driver cannot be used, and what brings it. */
 export function driverReason(error: Error, fileName: string = NVML_FILE_NAME): string {
   if (error instanceof LibraryNotFoundError) {
+    const reason = error.attempts[0]?.reason ?? "";
+    if (!/No such file/.test(reason)) return `${fileName} cannot be used: ${reason}`;
     return `no NVIDIA driver: ${fileName} cannot be opened ` +
       `(the NVIDIA driver of the system brings it, in containers the NVIDIA container toolkit)`;
   }

@@ -21,7 +21,7 @@ export { formatModelConfigJson, parseModelConfigJson } from "./model_config_json
 export { normalizeInstanceGroups, normalizeModelConfig } from "./model_config_normalize.ts";
 export { checkModelConfig } from "./model_config_check.ts";
 export { checkModelIo } from "./model_config_check_io.ts";
-export { checkInstanceGroups } from "./model_config_check_group.ts";
+export { checkInstanceGroups, type GpuMachine } from "./model_config_check_group.ts";
 export { fixConfigText, mendConfigText } from "./model_config_fix.ts";
 export { autofillBackend } from "./model_config_autofill.ts";
 

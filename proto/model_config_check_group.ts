@@ -1,18 +1,29 @@
-import { type ModelConfig, ModelInstanceGroup_Kind } from "./gen/model_config_pb.ts";
+import {
+  type ModelConfig,
+  type ModelInstanceGroup,
+  ModelInstanceGroup_Kind,
+} from "./gen/model_config_pb.ts";
 import type { ConfigIssue } from "./model_config_issue.ts";
 import { isEnsemble } from "./model_config_normalize.ts";
 
 /** More instances than this of one model are a mistake. */
 const INSTANCES_MAX = 1024;
 
-/** The reference's words for a machine on which no GPU can be used. */
-const NO_GPU_LIST =
-  "GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: none";
+/** What a machine has for groups of KIND_GPU. */
+export interface GpuMachine {
+  /** `--min-supported-compute-capability`. */
+  readonly minComputeCapability: number;
+  /** NVIDIA GPUs that the model's backend can use. */
+  readonly gpuIds: readonly number[];
+  /** By index of the group: why it cannot have what it asks for, and what to write instead. */
+  readonly refusals: ReadonlyMap<number, string>;
+}
 
-const NO_GPU_HINT = "; this version serves on CPUs: KIND_CPU or KIND_AUTO is expected";
-
-/** The checks of config.md §6.3 on normalised instance groups, on a machine without usable GPUs. */
-export function checkInstanceGroups(config: ModelConfig): ConfigIssue[] {
+/**
+ * The checks of config.md §6.3 on normalised instance groups. Without a machine, nothing is known of GPUs and groups of
+ * KIND_GPU are taken as they are.
+ */
+export function checkInstanceGroups(config: ModelConfig, machine?: GpuMachine): ConfigIssue[] {
   if (isEnsemble(config)) return [];
   const issues: ConfigIssue[] = [];
   const model = config.name;
@@ -35,15 +46,10 @@ export function checkInstanceGroups(config: ModelConfig): ConfigIssue[] {
         const message = `${start} has kind ${kind} but specifies one or more GPUs`;
         issues.push({ path: `${path}.gpus`, message });
       }
-    } else if (group.gpus.length === 0) {
-      const message = `${start} has kind KIND_GPU but no GPUs are available${NO_GPU_HINT}`;
-      issues.push({ path: `${path}.kind`, message });
-    }
-    for (const [position, gpu] of group.gpus.entries()) {
-      if (group.kind !== ModelInstanceGroup_Kind.GPU) break;
-      const message =
-        `${start} specifies invalid or unsupported gpu id ${gpu}. ${NO_GPU_LIST}${NO_GPU_HINT}`;
-      issues.push({ path: `${path}.gpus[${position}]`, message });
+    } else if (machine !== undefined) {
+      issues.push(
+        ...checkGpus(group, { path, start, machine, refusal: machine.refusals.get(index) }),
+      );
     }
     if (group.profile.length > 0 && config.platform !== "tensorrt_plan") {
       const message = `${start} and platform ${config.platform}specifies profile field which is ` +
@@ -62,4 +68,39 @@ export function checkInstanceGroups(config: ModelConfig): ConfigIssue[] {
     issues.push({ path: "instance_group", message });
   }
   return issues;
+}
+
+/** The faults of a group of KIND_GPU that cannot have what it asks for. */
+function checkGpus(
+  group: ModelInstanceGroup,
+  { path, start, machine, refusal }: {
+    readonly path: string;
+    readonly start: string;
+    readonly machine: GpuMachine;
+    readonly refusal: string | undefined;
+  },
+): ConfigIssue[] {
+  if (refusal === undefined) return [];
+  const { gpuIds, minComputeCapability } = machine;
+  // Where there are GPUs, another number may be meant: then there is more than one mend.
+  const mends = gpuIds.length > 0 ? {} : { mend: { fields: automaticKind(group, path) } };
+  if (group.gpus.length === 0) {
+    const message = `${start} has kind KIND_GPU but no GPUs are available`;
+    return [{ path: `${path}.kind`, message, hint: refusal, ...mends }];
+  }
+  const list = `GPUs with at least the minimum required CUDA compute compatibility of ` +
+    `${minComputeCapability.toFixed(6)} are: ${gpuIds.join(", ") || "none"}`;
+  return group.gpus.flatMap((gpu, position) => {
+    if (gpuIds.includes(gpu)) return [];
+    const message = `${start} specifies invalid or unsupported gpu id ${gpu}. ${list}`;
+    return [{ path: `${path}.gpus[${position}]`, message, hint: refusal, ...mends }];
+  });
+}
+
+/** The group may run on whatever there is. */
+function automaticKind({ gpus }: ModelInstanceGroup, path: string) {
+  return [
+    { path: `${path}.kind`, value: "KIND_AUTO" },
+    ...gpus.map((_gpu, position) => ({ path: `${path}.gpus[${position}]`, value: undefined })),
+  ];
 }

@@ -300,15 +300,6 @@ Deno.test("checkInstanceGroups() refuses GPUs, profiles, passive and endless gro
   deepEqual(faultsOf("instance_group { gpus: 0 }"), [
     `${start} has kind KIND_CPU but specifies one or more GPUs`,
   ]);
-  deepEqual(faultsOf("instance_group { kind: KIND_GPU }"), [
-    `${start} has kind KIND_GPU but no GPUs are available; this version serves on CPUs: KIND_CPU or ` +
-    "KIND_AUTO is expected",
-  ]);
-  deepEqual(faultsOf("instance_group { kind: KIND_GPU gpus: 7 }"), [
-    `${start} specifies invalid or unsupported gpu id 7. GPUs with at least the minimum required ` +
-    `CUDA compute compatibility of 6.000000 are: none; this version serves on CPUs: KIND_CPU or ` +
-    "KIND_AUTO is expected",
-  ]);
   deepEqual(faultsOf(`instance_group { profile: "0" }`), [
     `${start} and platform onnxruntime_onnxspecifies profile field which is only supported for ` +
     `TensorRT models`,
@@ -318,6 +309,37 @@ Deno.test("checkInstanceGroups() refuses GPUs, profiles, passive and endless gro
   ]);
   equal(faultsOf("instance_group { passive: true }").length, 1);
   equal(faultsOf("instance_group { count: 2000000000 }").length, 1);
+});
+
+Deno.test("checkInstanceGroups() tells what a group of KIND_GPU cannot have, and mends it without any GPU", () => {
+  const faultsOf = (text: string, gpuIds: readonly number[], refused = [0]) => {
+    const config = configOf(`${ONNX} ${text}`);
+    normalizeInstanceGroups(config, { kind: "KIND_CPU", count: 1 });
+    const refusals = new Map(refused.map((index) => [index, "tried CUDA: no driver"]));
+    return checkInstanceGroups(config, { minComputeCapability: 6, gpuIds, refusals });
+  };
+  const start = "instance group m_0 of model m";
+  const list = "GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are";
+  const kind = { path: "instance_group[0].kind", value: "KIND_AUTO" };
+  const hint = "tried CUDA: no driver";
+  deepEqual(faultsOf("instance_group { kind: KIND_GPU }", []), [{
+    path: "instance_group[0].kind",
+    message: `${start} has kind KIND_GPU but no GPUs are available`,
+    hint,
+    mend: { fields: [kind] },
+  }]);
+  deepEqual(faultsOf("instance_group { kind: KIND_GPU gpus: 7 }", []), [{
+    path: "instance_group[0].gpus[0]",
+    message: `${start} specifies invalid or unsupported gpu id 7. ${list}: none`,
+    hint,
+    mend: { fields: [kind, { path: "instance_group[0].gpus[0]", value: undefined }] },
+  }]);
+  deepEqual(faultsOf("instance_group { kind: KIND_GPU gpus: [ 1, 7 ] }", [0, 1]), [{
+    path: "instance_group[0].gpus[1]",
+    message: `${start} specifies invalid or unsupported gpu id 7. ${list}: 0, 1`,
+    hint,
+  }]);
+  deepEqual(faultsOf("instance_group { kind: KIND_GPU gpus: [ 0 ] }", [0], []), []);
 });
 
 Deno.test("normalizeModelConfig() fills in defaults and can be repeated", () => {

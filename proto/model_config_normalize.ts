@@ -49,7 +49,10 @@ export function normalizeModelConfig(config: ModelConfig): void {
   optimization.outputPinnedMemory ??= enabledPinnedMemory();
 }
 
-/** Fills in what instance groups leave open, on a machine without usable GPUs (config.md §5), in place. */
+/**
+ * Fills in what instance groups leave open (config.md §5), in place: names, counts, and for kinds that nobody has chosen
+ * KIND_CPU.
+ */
 export function normalizeInstanceGroups(config: ModelConfig, preference: GroupPreference): void {
   if (isEnsemble(config)) return;
   if (config.instanceGroup.length === 0) {

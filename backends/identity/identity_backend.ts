@@ -4,6 +4,7 @@ import { ServerError } from "../../proto/status.ts";
 import { formatShape } from "../../proto/tensor.ts";
 import type { Backend, BackendContext, ExecuteRequest } from "../backend.ts";
 import { createConfiguredBackend } from "../configured_backend.ts";
+import { CPU_OFFER, offerGpus } from "../device_list.ts";
 import { ExecutionPace } from "../execution_pace.ts";
 import { SYSTEM_TIMERS, type Timers } from "../pause.ts";
 import { PacedInstance } from "../paced_instance.ts";
@@ -17,7 +18,7 @@ export function createIdentityBackend(
   { now }: BackendContext,
   timers: Timers = SYSTEM_TIMERS,
 ): Backend {
-  return createConfiguredBackend("identity", ({ config }) => {
+  const backend = createConfiguredBackend("identity", ({ config }) => {
     checkPairs(config);
     const pace = new ExecutionPace(config, timers);
     const inputOf = new Map(
@@ -30,6 +31,8 @@ export function createIdentityBackend(
     const answer = (request: ExecuteRequest) => echo(request, model);
     return (placement) => new PacedInstance(placement, { pace, now, answer });
   });
+  // Nothing is computed, so that every device is as good as another.
+  return { ...backend, kinds: async (devices) => [offerGpus(await devices.gpus()), CPU_OFFER] };
 }
 
 /** Stands for an optional input that a request leaves out; dimensions of any size are 1. */

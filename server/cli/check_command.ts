@@ -43,8 +43,8 @@ const CHECK_FLAGS: readonly FlagSpec[] = [
 export async function check(args: readonly string[]): Promise<number> {
   const options = readCheckOptions(args, { usage: USAGE, own: CHECK_FLAGS });
   if (typeof options === "number") return options;
-  const { flags, server } = options;
-  await using parts = createCheckParts(server);
+  const { flags, all } = options;
+  await using parts = createCheckParts(all);
   const isDryRun = flags.given("dry-run");
   const report = await createReport(parts, { isFix: flags.given("fix") || isDryRun, isDryRun });
   printText(flags.given("json") ? formatCheckJson(report) : formatCheckReport(report));

@@ -13,7 +13,8 @@ import type { FlagSpec } from "./flag_table.ts";
 import { FLAGS, type ParsedFlags, parseFlags } from "./flags.ts";
 import { formatFlagRows } from "./help.ts";
 import { printText } from "./print.ts";
-import { readServeOptions } from "./serve_options.ts";
+import { ProgramDevices } from "./program_devices.ts";
+import { readServeOptions, type ServeOptions } from "./serve_options.ts";
 
 /** Exit codes of `check` and `explain`. */
 export const EXIT = { clean: 0, faults: 1, misuse: 2 } as const;
@@ -26,12 +27,15 @@ const READING_FLAGS: readonly string[] = [
   "backend-directory",
   "disable-auto-complete-config",
   "backend-config",
+  "min-supported-compute-capability",
 ];
 
 /** What one of the commands is started with. */
 export interface CheckOptions {
   readonly flags: ParsedFlags;
   readonly server: ServerOptions;
+  /** All options, those of the server among them. */
+  readonly all: ServeOptions;
 }
 
 /**
@@ -53,11 +57,12 @@ export function readCheckOptions(
       );
       return EXIT.clean;
     }
-    const { server } = readServeOptions(flags);
+    const all = readServeOptions(flags);
+    const { server } = all;
     if (server.modelRepositories.length === 0) {
       throw new ServerError("INVALID_ARG", "--model-repository must be specified");
     }
-    return { flags, server };
+    return { flags, server, all };
   } catch (reason) {
     printText(`${usage.split("\n", 1)[0]}\n${ServerError.from(reason).message}\n`, "stderr");
     return EXIT.misuse;
@@ -65,7 +70,9 @@ export function readCheckOptions(
 }
 
 /** What a check works with; the backends are freed with it. */
-export function createCheckParts(server: ServerOptions): CheckParts & AsyncDisposable {
+export function createCheckParts(all: ServeOptions): CheckParts & AsyncDisposable {
+  const { server } = all;
+  const devices = new ProgramDevices(all);
   const clock = createSystemClock();
   const ignore = (): void => {};
   const silent = { info: ignore, warning: ignore, error: ignore, verbose: ignore };
@@ -79,6 +86,7 @@ export function createCheckParts(server: ServerOptions): CheckParts & AsyncDispo
       host: createModelHost(() => {
         throw new ServerError("UNSUPPORTED", "no model runs during a check");
       }, new CustomMetrics()),
+      devices: devices.machine,
     }, server.backendDirectory)
   );
   return {
@@ -86,11 +94,13 @@ export function createCheckParts(server: ServerOptions): CheckParts & AsyncDispo
     options: { ...server, modelControlMode: "none" },
     backends,
     backendNames: BACKEND_NAMES,
+    devices: devices.machine,
     agentParts: {
       temporaryFolders,
       agents: openAgentDirectory(server.repositoryAgentDirectory, silent),
     },
     [Symbol.asyncDispose]: async () => {
+      devices[Symbol.dispose]();
       await backends[Symbol.asyncDispose]();
       await temporaryFolders.close();
     },

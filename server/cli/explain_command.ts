@@ -45,7 +45,7 @@ export async function explain(args: readonly string[]): Promise<number> {
     printText(`${USAGE.split("\n", 1)[0]}\nThe name of a model is missing\n`, "stderr");
     return EXIT.misuse;
   }
-  await using parts = createCheckParts(options.server);
+  await using parts = createCheckParts(options.all);
   const { flags } = options;
   const version = flags.given("version") ? flags.number("version") : undefined;
   try {

@@ -40,7 +40,6 @@ export interface Program {
 export function createProgram(options: ServeOptions, log: OpenedLog): Program {
   const clock = createSystemClock();
   const tracer = createTracer(options.trace, clock, log);
-  const backendLog = log.module("backend.ts");
   const devices = new ProgramDevices(options);
   const customMetrics = new CustomMetrics();
   const host = createModelHost(() => server, customMetrics);
@@ -50,6 +49,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
     logControl: log.control,
     tracer,
     backendNames: BACKEND_NAMES,
+    devices: devices.machine,
     repositoryAgents: openAgentDirectory(
       options.server.repositoryAgentDirectory,
       log.module("repository_agent.ts"),
@@ -65,7 +65,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
     openBackend: (name) =>
       openBackend(name, {
         settings: settingsOf(options.server.backendConfig, name),
-        log: backendLog,
+        log: log.module("backend.ts"),
         now: clock.now,
         countBatchRetry: (model, version) => server.countBatchRetry(model, version),
         host,

@@ -1,4 +1,10 @@
-import type { Backend, BackendModel, ModelSource } from "../../backends/backend.ts";
+import type {
+  Backend,
+  BackendModel,
+  DeviceClass,
+  Devices,
+  ModelSource,
+} from "../../backends/backend.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import {
   checkInstanceGroups,
@@ -17,6 +23,7 @@ import { ServerError } from "../../proto/status.ts";
 import { batchStrategyIssues } from "./batch_strategy_file.ts";
 import { readLabels } from "./config_labels.ts";
 import { checkStateFiles } from "./config_states.ts";
+import { chooseKinds, type KindChoice, mayFallBack } from "./instance_kinds.ts";
 import type { ServerOptions } from "./options.ts";
 
 /** Key of `--backend-config` for the batch size of models that give none. */
@@ -28,20 +35,32 @@ export interface ConfigSource extends ModelSource {
   readonly positions?: ConfigPositions;
 }
 
+/** What is known of the machine when a configuration is completed. */
+export interface CompletionMachine {
+  /** Absent = nothing of any device but the CPU. */
+  readonly devices?: Devices | undefined;
+  /** Families of devices on which the version could not be loaded before. */
+  readonly failed?: ReadonlyMap<DeviceClass, string> | undefined;
+}
+
 /**
  * Completes the configuration of one version in place and checks it: config.md §3, steps 7 and 8. Instance groups,
  * what the backend fills in from the model, defaults, inputs, outputs and labels.
+ * @returns on which kinds of devices the instance groups go.
  * @throws ServerError with all that is wrong; the version is then UNAVAILABLE.
  */
 export async function completeModelConfig(
   source: ConfigSource,
   backend: Backend,
   options: ServerOptions,
-): Promise<void> {
+  { devices, failed }: CompletionMachine = {},
+): Promise<KindChoice> {
   const { config } = source;
   const issues: ConfigIssue[] = runtimeIssues(source);
+  const settings = { devices, failed, mayFallBack: mayFallBack(options, backend.name) };
+  const kinds = await chooseKinds(source, backend, settings);
   normalizeInstanceGroups(config, backend.preference);
-  issues.push(...checkInstanceGroups(config));
+  issues.push(...checkInstanceGroups(config, kinds.machine));
   // A path that leads outside must not be followed, not even to complete the rest.
   const pathIssues = checkModelIo(config).filter((issue) => isFileField(issue.path));
   const written = describedTensors(config);
@@ -55,6 +74,7 @@ export async function completeModelConfig(
   issues.push(...labelIssues, ...await checkStateFiles(config, source));
   issues.push(...await batchStrategyIssues(source));
   if (issues.length > 0) throw configError(issues, source.positions);
+  return kinds;
 }
 
 /** Opens the model; what the backend finds wrong is told with its place in the file. */

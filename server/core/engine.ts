@@ -1,4 +1,4 @@
-import type { Backend } from "../../backends/backend.ts";
+import type { Devices } from "../../backends/backend.ts";
 import type { ModelStatistics } from "../../proto/gen/grpc_service_pb.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
@@ -6,7 +6,6 @@ import { checkModelName } from "../../proto/model_name.ts";
 import { ServerError } from "../../proto/status.ts";
 import { BackendTable, type OpenBackend } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
-import type { ConfigSource } from "./config_complete.ts";
 import type { CustomMetrics } from "./custom_metrics.ts";
 import type {
   CudaSharedMemoryRegion,
@@ -20,6 +19,7 @@ import type {
   SharedMemoryKind,
   SystemSharedMemoryRegion,
 } from "./inference_api.ts";
+import type { CompleteConfig } from "./device_loading.ts";
 import { checkEnsembleModels } from "./ensemble/ensemble_loader.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { createLogControl, type LogControl } from "./log_control.ts";
@@ -36,6 +36,7 @@ import { releaseResponse } from "./model_response.ts";
 import type { ServerOptions } from "./options.ts";
 import type { LogSettingChange, LogSettingValues } from "./options_frontend.ts";
 import type { ShownTraceSetting, TraceChange } from "./options_trace.ts";
+import { mayFallBack } from "./instance_kinds.ts";
 import { prepareUpdate } from "./instance_update.ts";
 import { RepositoryControl } from "./repository_control.ts";
 import { RateLimiter } from "./scheduler/rate_limiter.ts";
@@ -63,7 +64,9 @@ export interface EngineParts {
   readonly repository: ModelRepository | WatchedRepository;
   /** Calls back when something in the repositories may have changed. */
   readonly watch?: ((onChange: () => void) => Disposable) | undefined;
-  readonly completeConfig: (source: ConfigSource, backend: Backend) => Promise<void>;
+  readonly completeConfig: CompleteConfig;
+  /** The devices of the machine; absent = nothing is known of any but the CPU. */
+  readonly devices?: Devices | undefined;
   readonly openBackend: OpenBackend;
   readonly backendNames: readonly string[];
   readonly statistics: StatisticsOptions;
@@ -119,6 +122,7 @@ export class Engine implements InferenceApi {
       registry: this.#registry,
       releases: this.#releases,
       backendDirectory: options.backendDirectory,
+      modelLoadGpuLimits: options.modelLoadGpuLimits,
       rateLimiter: options.rateLimit === "off"
         ? undefined
         : new RateLimiter(options.rateLimitResources),
@@ -128,8 +132,13 @@ export class Engine implements InferenceApi {
       repository,
       loadVersion: (model, version) => loadHeld(model, () => loadVersion(model, version, loader)),
       prepareUpdate: async (model, source) => {
-        const { preference } = (await this.#backends.open(source.config.backend))!;
-        return await prepareUpdate(model, source, preference);
+        const backend = (await this.#backends.open(source.config.backend))!;
+        const settings = {
+          backend,
+          devices: parts.devices,
+          mayFallBack: mayFallBack(options, backend.name),
+        };
+        return await prepareUpdate(model, source, settings);
       },
       checkEnsemble: (model) => checkEnsembleModels(model, this.#registry),
       clock,

@@ -79,7 +79,7 @@ export class EngineFixture {
       clock: this.clock,
       log: this.#log(),
       repository: this.#repository(),
-      completeConfig: () => Promise.resolve(),
+      completeConfig: () => Promise.resolve(undefined),
       openBackend: (name) => name === "fake" ? Promise.resolve(this.#backend()) : undefined,
       backendNames: ["fake"],
       statistics: {},

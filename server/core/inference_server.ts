@@ -1,4 +1,4 @@
-import type { Backend } from "../../backends/backend.ts";
+import type { Backend, Devices } from "../../backends/backend.ts";
 import type { Clock } from "./clock.ts";
 import { completeModelConfig } from "./config_complete.ts";
 import type { CustomMetrics } from "./custom_metrics.ts";
@@ -50,6 +50,8 @@ export interface InferenceServerParts {
   readonly backlogDelayCount?: number;
   /** Agents of `--repoagent-directory`; absent = only those built in. */
   readonly repositoryAgents?: RepositoryAgents;
+  /** `MachineDevices` of backends/device.ts; absent = nothing is known of any device but the CPU. */
+  readonly devices?: Devices;
   /** `createRegionOpener` of backends/shared_memory.ts; absent = no shared memory. */
   readonly regionOpener?: RegionOpener;
   /** Traces requests; whoever made it closes it when the last answer was sent. Absent = no tracing. */
@@ -80,7 +82,8 @@ export function createInferenceServer(
       temporaryFolders,
       agents: parts.repositoryAgents,
     }),
-    completeConfig: (source, backend) => completeModelConfig(source, backend, options),
+    completeConfig: (source, backend, failed) =>
+      completeModelConfig(source, backend, options, { devices: parts.devices, failed }),
     statistics: parts.statistics ?? {},
     responseCache: createResponseCache(options, parts.clock),
     delaySchedulerCount: parts.delaySchedulerCount ?? 0,

@@ -6,6 +6,7 @@ import {
   ModelInstanceGroupSchema,
 } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
+import { deviceOfGroup } from "./instance_kinds.ts";
 import type { PlannedInstance } from "./scheduler/rate_limiter.ts";
 
 /** An instance that a configuration asks for. */
@@ -21,14 +22,21 @@ export function planInstances(config: ModelConfig): PlacedInstance[] {
   for (const [groupIndex, group] of config.instanceGroup.entries()) {
     if (group.passive) continue;
     const kind = placementKind(group.kind);
+    const device = deviceOfGroup(config, group);
     const devices = kind === "KIND_GPU" && group.gpus.length > 0 ? group.gpus : [0];
     const plain = clone(ModelInstanceGroupSchema, group);
     Object.assign(plain, { name: "", count: 0, gpus: [] });
     const groupText = JSON.stringify(toJson(ModelInstanceGroupSchema, plain));
     for (let index = 0; index < Math.max(1, group.count); index++) {
       for (const deviceId of devices) {
-        const placement = { name: `${group.name}_${index}`, kind, deviceId };
-        result.push({ placement, deviceId, groupIndex, signature: `${deviceId} ${groupText}` });
+        const placement = {
+          name: `${group.name}_${index}`,
+          kind,
+          deviceId,
+          ...(device === "webgpu" ? { device } : {}),
+        };
+        const signature = `${device} ${deviceId} ${groupText}`;
+        result.push({ placement, deviceId, groupIndex, signature });
       }
     }
   }

@@ -1,11 +1,9 @@
 import { clone, equals } from "@bufbuild/protobuf";
+import type { Backend } from "../../backends/backend.ts";
 import { type ModelConfig, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import { checkInstanceGroups, configError } from "../../proto/model_config.ts";
-import {
-  type GroupPreference,
-  isEnsemble,
-  normalizeInstanceGroups,
-} from "../../proto/model_config_normalize.ts";
+import { isEnsemble, normalizeInstanceGroups } from "../../proto/model_config_normalize.ts";
+import { chooseKinds, type KindSettings } from "./instance_kinds.ts";
 import type { InstanceUpdate } from "./instance_set.ts";
 import type { Model } from "./model.ts";
 import type { RepositoryModel } from "./model_repository.ts";
@@ -40,11 +38,15 @@ export function mayStay({ model, source: before }: ServingVersion, after: Reposi
 export async function prepareUpdate(
   model: Model,
   source: RepositoryModel,
-  preference: GroupPreference,
+  { backend, ...settings }: KindSettings & { readonly backend: Backend },
 ): Promise<InstanceUpdate> {
   const config = clone(ModelConfigSchema, source.config);
-  normalizeInstanceGroups(config, preference);
-  const issues = checkInstanceGroups(config);
+  const { version } = model;
+  const versionDirectory = `${source.directory}/${version}`;
+  const named = { name: config.name, version, modelDirectory: source.directory, versionDirectory };
+  const { machine } = await chooseKinds({ ...named, config }, backend, settings);
+  normalizeInstanceGroups(config, backend.preference);
+  const issues = checkInstanceGroups(config, machine);
   if (issues.length > 0) throw configError(issues, source.positions);
   const update = await model.instanceSet!.prepare(config, source.positions);
   return {

@@ -58,6 +58,8 @@ export interface VersionSnapshot {
   readonly inferenceCount: number;
   readonly executionCount: number;
   readonly batchRetryCount: number;
+  /** Absent = 0. */
+  readonly kindFallbackCount?: number;
   readonly durationsUs: Readonly<Record<RequestDuration, number>>;
   readonly loadSeconds: number;
   readonly firstResponse?: LatencyHistogramSnapshot;
@@ -86,6 +88,8 @@ export interface VersionStatisticsOptions {
   readonly decoupled?: boolean;
   /** Uses the response cache; false when absent. */
   readonly cached?: boolean;
+  /** Instance groups that run on a lesser kind of device than they asked for; 0 when absent. */
+  readonly kindFallbackCount?: number;
 }
 
 /**
@@ -316,6 +320,7 @@ export class VersionStatistics implements JobObserver, CacheObserver {
       inferenceCount: this.#inferenceCount,
       executionCount: this.#executionCount,
       batchRetryCount: this.#batchRetryCount,
+      kindFallbackCount: this.#options.kindFallbackCount ?? 0,
       durationsUs: { ...this.#sumsUs },
       loadSeconds: this.#loadMs / 1000,
       ...(this.#histogram === undefined ? {} : { firstResponse: this.#histogram.snapshot() }),

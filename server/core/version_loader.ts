@@ -14,6 +14,15 @@ import { loadBatchStrategy } from "./batch_strategy_loader.ts";
 import type { Clock } from "./clock.ts";
 import { type ConfigSource, openModel, unknownBackendError } from "./config_complete.ts";
 import { readLabels } from "./config_labels.ts";
+import {
+  checkGpuLimit,
+  type CompleteConfig,
+  completeForAttempt,
+  countFallbacks,
+  type GpuLimitParts,
+  type LoadAttempt,
+  loadOnDevices,
+} from "./device_loading.ts";
 import { loadEnsemble } from "./ensemble/ensemble_loader.ts";
 import { planInstances } from "./instance_plan.ts";
 import { InstanceSet } from "./instance_set.ts";
@@ -35,14 +44,14 @@ import { warmUp } from "./warmup.ts";
 import { readWarmupSamples } from "./warmup_sample.ts";
 
 /** What loading a version works with. */
-export interface VersionLoaderParts {
+export interface VersionLoaderParts extends GpuLimitParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly backends: BackendTable;
   readonly backendNames: readonly string[];
   readonly statistics: StatisticsOptions;
   /** Completes and checks the configuration with the help of the backend. */
-  readonly completeConfig: (source: ConfigSource, backend: Backend) => Promise<void>;
+  readonly completeConfig: CompleteConfig;
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
   /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`; absent = off. */
@@ -66,13 +75,21 @@ export async function loadVersion(
   parts: VersionLoaderParts,
 ): Promise<Model> {
   if (isEnsemble(model.config)) return await loadEnsemble(model, version, parts);
-  const source = createSource(model, version);
+  const log = moduleLog(parts.log, "device_loading.ts");
+  return await loadOnDevices(
+    model.name,
+    log,
+    (attempt) => loadOnce(model, version, { ...parts, attempt }),
+  );
+}
+
+async function loadOnce(
+  model: RepositoryModel,
+  version: number,
+  parts: VersionLoaderParts & { readonly attempt: LoadAttempt },
+): Promise<Model> {
+  const { source, backend } = await prepareSource(model, version, parts);
   const { config } = source;
-  const backend = await parts.backends.open(config.backend);
-  if (backend === undefined) {
-    throw unknownBackendError(config, parts.backendNames, model.positions);
-  }
-  await parts.completeConfig(source, backend);
   const rules = createTensorRules(config);
   const { labels } = await readLabels(config, source);
 
@@ -81,25 +98,18 @@ export async function loadVersion(
   const rates = parts.rateLimiter?.addModel(config, planned, source.positions);
   disposables.use(rates);
   const backendModel = disposables.use(await openModel(source, backend));
-  const batchStrategy = disposables.use(
-    await loadBatchStrategy(source, {
-      clock: parts.clock,
-      log: moduleLog(parts.log, "batch_strategy_loader.ts"),
-      isUploaded: model.isUploaded ?? false,
-      backendDirectory: parts.backendDirectory,
-    }),
-  );
+  const strategy = await loadBatchStrategy(source, strategyParts(model, parts));
+  const batchStrategy = disposables.use(strategy);
   const stateRules = await createStateRules(config, source.modelDirectory);
   const samples = await readWarmupSamples({ ...source, rules, stateRules });
   const partition = createPartition(config, parts);
   const { namespace } = splitModelId(model.name);
-  const isCached = partition !== undefined;
-  const statistics = createStatistics(source, { ...parts, namespace, isCached });
+  const statistics = createStatistics(source, { ...parts, namespace, isCached: !!partition });
   const { clock, delaySchedulerCount } = parts;
   const warmup = { config, samples, observer: statistics, clock, log: warmupLog(parts) };
   const instanceSet = disposables.use(
     new InstanceSet({
-      create: (placement) => createInstance(backendModel, placement, warmup),
+      create: (placement) => createInstance(backendModel, placement, { ...parts, warmup }),
       rates,
       log: moduleLog(parts.log, "instance_set.ts"),
     }),
@@ -118,8 +128,11 @@ export async function loadVersion(
     batchStrategy,
   });
   instanceSet.serve(running);
-  const cacheLog = moduleLog(parts.log, "response_cache.ts");
-  const cacheParts = { observer: statistics, clock, log: cacheLog };
+  const cacheParts = {
+    observer: statistics,
+    clock,
+    log: moduleLog(parts.log, "response_cache.ts"),
+  };
   const cached = addCache(config, partition && { scheduler: running, partition, ...cacheParts });
   disposables.move();
   return new Model({
@@ -138,6 +151,28 @@ export async function loadVersion(
     batchStrategy,
     ...(rates === undefined ? {} : { rates }),
   });
+}
+
+/** The version with its configuration completed and checked, and its backend. @throws ServerError */
+async function prepareSource(
+  model: RepositoryModel,
+  version: number,
+  parts: VersionLoaderParts & { readonly attempt: LoadAttempt },
+): Promise<{ readonly source: ConfigSource; readonly backend: Backend }> {
+  const source = createSource(model, version);
+  const backend = await parts.backends.open(source.config.backend);
+  if (backend === undefined) {
+    throw unknownBackendError(source.config, parts.backendNames, model.positions);
+  }
+  const log = moduleLog(parts.log, "device_loading.ts");
+  await completeForAttempt(source, backend, { ...parts, log });
+  return { source, backend };
+}
+
+function strategyParts({ isUploaded = false }: RepositoryModel, parts: VersionLoaderParts) {
+  const { clock, backendDirectory } = parts;
+  const log = moduleLog(parts.log, "batch_strategy_loader.ts");
+  return { clock, log, isUploaded, backendDirectory };
 }
 
 function createPartition({ responseCache }: ModelConfig, parts: VersionLoaderParts) {
@@ -168,7 +203,8 @@ function createSource(model: RepositoryModel, version: number): ConfigSource {
 
 function createStatistics(
   { name, version, config }: ConfigSource,
-  { clock, log, statistics, namespace, isCached }: VersionLoaderParts & {
+  { clock, log, statistics, namespace, isCached, attempt }: VersionLoaderParts & {
+    readonly attempt: LoadAttempt;
     readonly namespace: string;
     readonly isCached: boolean;
   },
@@ -182,6 +218,7 @@ function createStatistics(
     statistics: modelStatisticsOptions(config, statistics, moduleLog(log, "model.ts")),
     decoupled: config.modelTransactionPolicy?.decoupled ?? false,
     cached: isCached,
+    kindFallbackCount: countFallbacks(attempt),
   });
 }
 
@@ -193,8 +230,9 @@ function warmupLog({ log }: VersionLoaderParts): Log {
 async function createInstance(
   backendModel: BackendModel,
   placement: InstancePlacement,
-  warmup: Parameters<typeof warmUp>[1],
+  { warmup, ...limits }: GpuLimitParts & { readonly warmup: Parameters<typeof warmUp>[1] },
 ): Promise<ModelInstance> {
+  await checkGpuLimit(warmup.config.name, placement, limits);
   let instance: ModelInstance;
   try {
     instance = await backendModel.createInstance(placement);

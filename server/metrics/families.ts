@@ -137,6 +137,12 @@ export const VERSION_FAMILIES: readonly Family<VersionSnapshot>[] = [
     help: "Number of batches that failed in the runtime and were run again request by request",
     samples: ({ batchRetryCount }) => one(batchRetryCount),
   },
+  {
+    name: "nereid_instance_group_fallback_count",
+    type: "gauge",
+    help: "Number of instance groups that run on a lesser kind of device than they asked for",
+    samples: ({ kindFallbackCount = 0 }) => kindFallbackCount === 0 ? [] : one(kindFallbackCount),
+  },
 ];
 
 /** The histogram of `--metrics-config=histogram_latencies=true`. */

@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import type { Backend } from "../../../backends/backend.ts";
+import { type Backend, CPU_OFFER } from "../../../backends/backend.ts";
 import {
   type ModelConfig,
   ModelTransactionPolicySchema,
@@ -56,7 +56,7 @@ export async function explainConfig(
       throw new ServerError("INVALID_ARG", `there is no backend '${source.config.backend}'`);
     }
     const watched = watchCompletion(backend, (values) => completed = values);
-    await completeModelConfig(source, watched, parts.options);
+    await completeModelConfig(source, watched, parts.options, parts);
   }
   return flatten(source.config).map(({ path, value }) => ({
     path,
@@ -79,6 +79,7 @@ function watchCompletion(
   return {
     name: backend.name,
     preference: backend.preference,
+    kinds: async (devices, source) => await backend.kinds?.(devices, source) ?? [CPU_OFFER],
     openModel: (source) => backend.openModel(source),
     autoComplete: async (source) => {
       const before = valuesOf(source.config);

@@ -1,4 +1,5 @@
 import { clone } from "@bufbuild/protobuf";
+import type { Devices } from "../../../backends/backend.ts";
 import { type ModelConfig, ModelConfigSchema } from "../../../proto/gen/model_config_pb.ts";
 import {
   checkModelIo,
@@ -37,6 +38,8 @@ export interface CheckParts {
   readonly backendNames: readonly string[];
   /** What reading models works with beside the files; absent = only what is built in. */
   readonly agentParts?: AgentParts;
+  /** The devices of the machine; absent = nothing is known of any but the CPU. */
+  readonly devices?: Devices;
 }
 
 /** How far a model got: each stage needs the one before. */
@@ -167,7 +170,9 @@ async function versionIssues(source: ConfigSource, parts: CheckParts): Promise<C
     if (backend === undefined) {
       throw unknownBackendError(source.config, parts.backendNames, source.positions);
     }
-    issues.push(...await issuesOf(() => completeModelConfig(source, backend, parts.options)));
+    issues.push(
+      ...await issuesOf(() => completeModelConfig(source, backend, parts.options, parts)),
+    );
     // What the model's file says beyond that: everything comes out in one go.
     if (!issues.some(({ path }) => path === "" || path === "max_batch_size")) {
       const more = await issuesOf(async () => {
@@ -186,7 +191,7 @@ async function versionIssues(source: ConfigSource, parts: CheckParts): Promise<C
   }
 }
 
-async function issuesOf(operation: () => Promise<void>): Promise<readonly ConfigIssue[]> {
+async function issuesOf(operation: () => Promise<unknown>): Promise<readonly ConfigIssue[]> {
   try {
     await operation();
     return [];

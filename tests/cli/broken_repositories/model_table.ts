@@ -279,6 +279,6 @@ export const MODEL_CASES: readonly BrokenCase[] = [
     config: `backend: "identity"\n${IO}instance_group { kind: KIND_GPU }\n`,
     says: "no GPUs are available",
     at: "4:24",
-    mended: false,
+    mended: true,
   },
 ];
