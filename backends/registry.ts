@@ -9,6 +9,10 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { OnnxBackend } = await import("./onnxruntime/mod.ts");
     return new OnnxBackend(context);
   }],
+  ["tensorrt", async (context) => {
+    const { TensorRtBackend } = await import("./tensorrt/mod.ts");
+    return new TensorRtBackend(context);
+  }],
   ["identity", async (context) => {
     const { createIdentityBackend } = await import("./identity/mod.ts");
     return createIdentityBackend(context);
@@ -40,6 +44,10 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
   ["python", async (context) => {
     const { PythonBackend } = await import("./python/mod.ts");
     return new PythonBackend(context);
+  }],
+  ["typescript", async (context) => {
+    const { TypeScriptBackend } = await import("./typescript/mod.ts");
+    return new TypeScriptBackend(context);
   }],
   ["query", async (context) => {
     const { createQueryBackend } = await import("./query/mod.ts");

@@ -15,7 +15,7 @@ export interface LoadedEngine {
   readonly signature: EngineSignature;
 }
 
-const NO_STRATEGY = 0n;
+const STATIC_STRATEGY = 0;
 
 /**
  * An `IRuntime` on one device. Every call that takes time runs as a list on the blocking pool. The caller makes one
@@ -102,13 +102,20 @@ export class TensorRtRuntime implements AsyncDisposable {
   }
 
   /** @throws TensorRtError, for instance when the device has no memory left. */
-  async createContext({ object: engine }: LoadedEngine, name: string): Promise<ExecutionContext> {
+  async createContext(
+    { object: engine }: LoadedEngine,
+    { name, allocationStrategy = STATIC_STRATEGY }: {
+      readonly name: string;
+      /** When memory for the computation is taken: 0 = at once for all profiles, 1 = on profile change. */
+      readonly allocationStrategy?: number;
+    },
+  ): Promise<ExecutionContext> {
     const { library, device } = this;
     const { context: slots, engine: engineSlots } = library.table;
     const list = new CallList();
     device.begin(list);
     list.add("createExecutionContext", engine.method(engineSlots.createExecutionContext), {
-      args: [engine.implementation, NO_STRATEGY],
+      args: [engine.implementation, BigInt(allocationStrategy)],
       expect: "anything",
     });
     await device.run(list);

@@ -35,7 +35,7 @@ export async function checkTensorRt(
   report("engine");
   const engine = await runtime.deserialize(await Deno.readFile(order.planPath));
   report("context");
-  const context = await runtime.createContext(engine, "self check");
+  const context = await runtime.createContext(engine, { name: "self check" });
   try {
     checkShapes(engine, context);
   } finally {

@@ -4,6 +4,7 @@ import type {
   Backend,
   BackendModel,
   ExecuteRequest,
+  InstancePlacement,
   ModelInstance,
   ModelSource,
 } from "../../backends/backend.ts";
@@ -25,6 +26,8 @@ export interface OpenOptions {
   readonly config?: ConfigInit;
   readonly settings?: Readonly<Record<string, string>>;
   readonly instanceCount?: number;
+  /** Where the instances run; the default is a CPU. */
+  readonly placement?: Partial<InstancePlacement>;
 }
 
 /** An opened model with its instances; disposing it frees everything and removes the folder. */
@@ -60,13 +63,20 @@ export async function openInstance(name: string, options: OpenOptions = {}): Pro
   })!;
   const config = create(ModelConfigSchema, { name: "m", ...options.config });
   const source = { name: "m", version: 1, modelDirectory: folder, versionDirectory, config };
+  let opening: BackendModel | undefined;
   try {
     await backend.autoComplete(source);
-    const model = await backend.openModel(source);
+    const model = opening = await backend.openModel(source);
     const instances = await Promise.all(
       Array.from(
         { length: options.instanceCount ?? 1 },
-        (_, index) => model.createInstance({ name: `m_${index}`, kind: "KIND_CPU", deviceId: 0 }),
+        (_, index) =>
+          model.createInstance({
+            name: `m_${index}`,
+            kind: "KIND_CPU",
+            deviceId: 0,
+            ...options.placement,
+          }),
       ),
     );
     const outputs = config.output.map((output) => output.name);
@@ -92,6 +102,7 @@ export async function openInstance(name: string, options: OpenOptions = {}): Pro
       },
     };
   } catch (error) {
+    await opening?.[Symbol.asyncDispose]();
     await backend[Symbol.asyncDispose]();
     await Deno.remove(folder, { recursive: true });
     throw error;

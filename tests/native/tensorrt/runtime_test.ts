@@ -47,7 +47,7 @@ for (const major of MAJORS) {
       assert.deepEqual(engine.signature.tensors[0]!.profiles, [
         { min: [1, 4], opt: [8, 4], max: [8, 4] },
       ]);
-      const context = await runtime.createContext(engine, "instance");
+      const context = await runtime.createContext(engine, { name: "instance" });
       const stream = await device.createStream("max");
       const event = await device.createEvent({ busyWait: false });
       const [source, target] = [await device.allocate(32), await device.allocate(32)];
@@ -96,7 +96,7 @@ for (const major of MAJORS) {
         outputs: [{ name: "y", type, dims: [2, -1] }],
         ops: ["nonzero x y"],
       }));
-      const context = await runtime.createContext(engine, "instance");
+      const context = await runtime.createContext(engine, { name: "instance" });
       const allocator = new OutputAllocator(library.code, library.table);
       assert.ok(context.setOutputAllocator("y", allocator.address));
       const size = major >= 10 ? 8 : 4;

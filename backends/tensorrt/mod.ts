@@ -1,0 +1,1 @@
+export { TensorRtBackend } from "./tensorrt_backend.ts";
