@@ -46,6 +46,7 @@ export const RUNNERS: readonly Runner[] = [
       "test",
       "-A",
       "tests/native",
+      "tests/devices",
       "tests/backends",
       "tests/transport",
       "tests/grpc",

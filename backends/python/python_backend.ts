@@ -1,5 +1,13 @@
 import { formatModelConfigJson } from "../../proto/model_config_json.ts";
-import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
+import type {
+  Backend,
+  BackendContext,
+  BackendModel,
+  Devices,
+  KindOffer,
+  ModelSource,
+} from "../backend.ts";
+import { CPU_OFFER, offerGpus } from "../device_list.ts";
 import { applyCompletion } from "./auto_complete.ts";
 import { EnvironmentStore } from "./environment_store.ts";
 import { chooseInterpreter } from "./interpreter.ts";
@@ -33,6 +41,11 @@ export class PythonBackend implements Backend {
     this.name = options?.name ?? "python";
     this.#modelFile = options?.modelFile;
     this.#settings = readPythonSettings(context.settings);
+  }
+
+  /** What runs on a device is the model's own affair: it is told which one its instance has. */
+  async kinds(devices: Devices): Promise<readonly KindOffer[]> {
+    return [offerGpus(await devices.gpus()), CPU_OFFER];
   }
 
   async autoComplete(source: ModelSource): Promise<void> {
