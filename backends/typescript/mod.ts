@@ -1,0 +1,1 @@
+export { TypeScriptBackend } from "./typescript_backend.ts";
