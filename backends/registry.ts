@@ -49,6 +49,10 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { TypeScriptBackend } = await import("./typescript/mod.ts");
     return new TypeScriptBackend(context);
   }],
+  ["typescript", async (context) => {
+    const { TypeScriptBackend } = await import("./typescript/mod.ts");
+    return new TypeScriptBackend(context);
+  }],
   ["query", async (context) => {
     const { createQueryBackend } = await import("./query/mod.ts");
     return createQueryBackend(context);
