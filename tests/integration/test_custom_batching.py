@@ -222,3 +222,19 @@ def test_a_strategy_lives_as_long_as_its_version(tmp_path):
 def test_the_examples_are_served():
     with ServerProcess(EXAMPLES) as server:
         assert server.log().count("Loading custom batching strategy") == 2
+
+
+def test_a_strategy_of_a_backend_holds_for_its_models(tmp_path):
+    repository = Repository(tmp_path / "repository")
+    add(repository, "m")
+    add(repository, "own", "batching.ts", VOLUME)
+    folder = tmp_path / "backends" / "identity"
+    folder.mkdir(parents=True)
+    (folder / "batching.ts").write_text(SINGLE)
+    flag = f"--backend-directory={tmp_path / 'backends'}"
+    with ServerProcess(repository.root, flag, prefix=("env", "TRITONSERVER_DELAY_SCHEDULER=6")) as server:
+        for protocol, name in [("http", "m"), ("grpc", "own")]:
+            with Burst(server, protocol) as burst:
+                burst.results([burst.send(name, value, wait=0.01) for value in range(6)])
+        assert batch_sizes(server, "m") == {1: 6}
+        assert batch_sizes(server, "own") == {3: 2}
