@@ -43,7 +43,7 @@ export interface InstanceParts {
 
 /** A restart that is nearer than this is waited for by requests, and so long at most. */
 const NEAR_RESTART_MS = 1000;
-const RESTART_WAIT_MS = 5000;
+const RESTART_WAIT_MS = 10_000;
 
 /** One process that runs a model; it is started again when it dies. */
 export class PythonInstance implements ModelInstance {
@@ -100,6 +100,8 @@ export class PythonInstance implements ModelInstance {
   }
 
   async #executeAfterRestart(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+    // Only then it is decided whether there is a restart.
+    await this.#started.session.ended;
     const restart = this.#restart;
     if (restart !== undefined) {
       const waited = Promise.withResolvers<void>();
