@@ -35,6 +35,13 @@ export async function buildStandIns(): Promise<StandInLibraries> {
   };
 }
 
+/** Builds the library that harms whoever opens it, under a name of TensorRT. */
+export async function buildBadLibrary(folder: string): Promise<string> {
+  const path = `${folder}/libnvinfer.so.10`;
+  await compile(`${FIXTURES}bad_library.c`, path);
+  return path;
+}
+
 async function compile(source: string, target: string): Promise<void> {
   const args = ["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-o", target, source];
   const { code, stderr } = await new Deno.Command("gcc", { args, stderr: "piped" }).output();
