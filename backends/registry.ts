@@ -49,10 +49,6 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { TypeScriptBackend } = await import("./typescript/mod.ts");
     return new TypeScriptBackend(context);
   }],
-  ["typescript", async (context) => {
-    const { TypeScriptBackend } = await import("./typescript/mod.ts");
-    return new TypeScriptBackend(context);
-  }],
   ["query", async (context) => {
     const { createQueryBackend } = await import("./query/mod.ts");
     return createQueryBackend(context);
