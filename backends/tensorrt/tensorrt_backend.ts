@@ -5,6 +5,7 @@ import { openCudaExecution } from "../../ffi/cuda/execution_library.ts";
 import { LibraryNotFoundError } from "../../ffi/library.ts";
 import { loadPlugins, openTensorRt } from "../../ffi/tensorrt/library.ts";
 import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
+import { type Devices, type KindOffer, offerGpus } from "../device_list.ts";
 import { completeConfig, isComplete } from "./auto_complete.ts";
 import { checkConfig } from "./config_check.ts";
 import { type DeviceSlot, DeviceSlots } from "./device_slots.ts";
@@ -38,6 +39,10 @@ export class TensorRtBackend implements Backend {
   constructor(context: BackendContext) {
     this.#context = context;
     this.#isChecked = context.settings.get("self-check") === "false";
+  }
+
+  async kinds(devices: Devices): Promise<KindOffer[]> {
+    return [offerGpus(await devices.gpus())];
   }
 
   async autoComplete(source: ModelSource): Promise<void> {

@@ -105,6 +105,7 @@ function findDuplicate(inputs: readonly InferInput[]): string | undefined {
 function checkBatchSize(inputs: readonly InferInput[], id: string, rules: TensorRules): number {
   let batchSize = -1;
   for (const input of inputs) {
+    if (rules.hasShapeTensors && rules.inputByName.get(input.name)!.isShapeTensor) continue;
     if (input.shape.length === 0) {
       fail(
         id,
@@ -120,7 +121,7 @@ function checkBatchSize(inputs: readonly InferInput[], id: string, rules: Tensor
       );
     }
   }
-  if (inputs.length === 0) return 1;
+  if (batchSize === -1) return 1;
   if (batchSize > rules.maxBatchSize) throw batchTooLargeError(inputs, id, rules);
   return batchSize;
 }
@@ -144,11 +145,14 @@ function checkInput(input: InferInput, context: InputContext): Tensor {
   const leading = rules.maxBatchSize > 0 ? 1 : 0;
   const isScalar = leading === 0 && isScalarFor(input.shape, rule.dims);
   const elements = countElements(input, context);
-  if (!isScalar && !matchesDims(input.shape, rule.dims, leading)) {
+  const isMatch = rule.isShapeTensor
+    ? matchesValues(input.shape, rule.dims, leading)
+    : matchesDims(input.shape, rule.dims, leading);
+  if (!isScalar && !isMatch) {
     throw shapeError(input, context);
   }
   if (rule.elementSize === 0) checkBytesElements(input, elements, { model: rules.model, id });
-  else checkByteSize(input, elements, context);
+  else if (!rule.isNonLinear) checkByteSize(input, elements, context);
   if (rule.reshape !== undefined) {
     const shape = reshapeTo(input.shape, leading, { from: rule.dims, to: rule.reshape });
     return { name: input.name, datatype: input.datatype, shape, data: input.data };
@@ -172,6 +176,15 @@ function matchesDims(
     if (dim !== -1 && dim !== shape[leading + index]) return false;
   }
   return true;
+}
+
+/** A shape tensor has one dimension; the batch size comes on top of the values that the configuration counts. */
+function matchesValues(
+  shape: readonly number[],
+  dims: readonly number[],
+  leading: number,
+): boolean {
+  return shape.length === 1 && (dims[0] === -1 || shape[0] === (dims[0] ?? 0) + leading);
 }
 
 /** Elements the data must have; a batch of no rows counts as one row, so that it never passes unnoticed. */

@@ -311,3 +311,21 @@ Deno.test("checkRequest() takes requested outputs once each", () => {
   const outputs = ["OUT", "OUT"].map((name) => ({ name, classificationCount: 0 }));
   assert.deepEqual(check(FLAT, [input("A", [2])], { outputs }).outputs, ["OUT"]);
 });
+
+Deno.test("checkRequest() takes shape tensors without batch dimension, the batch size as their first value", () => {
+  const sizes = { name: "B", dataType: TYPE_INT32, dims: [2n], isShapeTensor: true };
+  const config: Config = { maxBatchSize: 8, input: [A, sizes] };
+  const { batchSize, inputs } = check(config, [input("A", [5, 2]), input("B", [3])]);
+  assert.equal(batchSize, 5);
+  assert.deepEqual(inputs.map(({ shape }) => shape), [[5, 2], [3]]);
+  assert.throws(() => check(config, [input("A", [5, 2]), input("B", [2])]), /unexpected shape/);
+  assert.throws(() => check(config, [input("A", [5, 2]), input("B", [5, 3])]), /unexpected shape/);
+  const flat: Config = { ...config, maxBatchSize: 0 };
+  assert.equal(check(flat, [input("A", [2]), input("B", [2])]).batchSize, 1);
+});
+
+Deno.test("checkRequest() leaves the size of tensors in formats of their own to the backend", () => {
+  const packed = { name: "A", dataType: TYPE_FP32, dims: [3n, 2n, 2n], isNonLinearFormatIo: true };
+  const { inputs } = check({ maxBatchSize: 0, input: [packed] }, [input("A", [3, 2, 2], 64)]);
+  assert.equal(inputs[0]?.data.byteLength, 64);
+});

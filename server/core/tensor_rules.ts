@@ -17,6 +17,13 @@ export interface InputRule {
   readonly comparesShape: boolean;
   /** Requests in one batch must agree in the content of this input too. */
   readonly comparesContent: boolean;
+  /**
+   * The input holds sizes. Its shape has no batch dimension: where the model batches, the batch size is its first value,
+   * in front of those of the configuration.
+   */
+  readonly isShapeTensor?: boolean;
+  /** The size in bytes follows the format of the engine, not the shape: the backend checks it. */
+  readonly isNonLinear?: boolean;
 }
 
 /** What one output of the configuration says about shapes. */
@@ -34,6 +41,7 @@ export interface TensorRules {
   readonly inputs: readonly InputRule[];
   readonly inputByName: ReadonlyMap<string, InputRule>;
   readonly requiredCount: number;
+  readonly hasShapeTensors?: boolean;
   readonly outputs: readonly OutputRule[];
   readonly outputByName: ReadonlyMap<string, OutputRule>;
   readonly outputNames: readonly string[];
@@ -51,6 +59,7 @@ export function createTensorRules(config: ModelConfig): TensorRules {
     inputs,
     inputByName: new Map(inputs.map((rule) => [rule.name, rule])),
     requiredCount: inputs.filter((rule) => !rule.isOptional).length,
+    hasShapeTensors: inputs.some((rule) => rule.isShapeTensor),
     outputs,
     outputByName: new Map(outputs.map((rule) => [rule.name, rule])),
     outputNames: outputs.map((rule) => rule.name),
@@ -70,6 +79,8 @@ function inputRule(input: ModelInput): InputRule {
     isOptional: input.optional,
     comparesShape: (dims.includes(-1) && !input.allowRaggedBatch) || input.isShapeTensor,
     comparesContent: input.isShapeTensor,
+    ...(input.isShapeTensor ? { isShapeTensor: true } : {}),
+    ...(input.isNonLinearFormatIo ? { isNonLinear: true } : {}),
   };
 }
 

@@ -222,10 +222,13 @@ Deno.test("DynamicBatcher joins only requests with the same optional inputs", as
 Deno.test("DynamicBatcher joins only requests with equal content of a shape tensor", async () => {
   const input = { name: "S", dataType: DataType.TYPE_INT32, dims: [1n], isShapeTensor: true };
   const fixture = createBatcher({}, { inputs: [input], executeMs: 10 });
-  const content = (value: number) => [tensor("S", [1, 1], new Uint8Array([value, 0, 0, 0]))];
-  fixture.send({ id: "a", inputs: content(1) });
-  fixture.send({ id: "b", inputs: content(1) });
-  fixture.send({ id: "c", inputs: content(2) });
+  // The first value is the batch size, which adds up.
+  const content = (rows: number, value: number) => [
+    tensor("S", [2], new Uint8Array([rows, 0, 0, 0, value, 0, 0, 0])),
+  ];
+  fixture.send({ id: "a", inputs: content(1, 1) });
+  fixture.send({ id: "b", inputs: content(3, 1) });
+  fixture.send({ id: "c", inputs: content(1, 2) });
   await fixture.clock.advance(100);
   assert.deepEqual(fixture.executions.map(({ ids }) => ids), [["a", "b"], ["c"]]);
 });
