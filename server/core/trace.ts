@@ -1,6 +1,6 @@
 import type { Tensor } from "../../proto/tensor.ts";
 import type { RequestTrace } from "./inference_api.ts";
-import type { TraceContext } from "./trace_context.ts";
+import { fromHex, toHex, type TraceContext } from "./trace_context.ts";
 import { formatTensor, type TensorText } from "./trace_tensor.ts";
 
 /** What one trace of a request may hold; what comes later is left out. */
@@ -9,6 +9,9 @@ const MAX_EVENTS = 10_000;
 const MAX_TRACES = 10_000;
 /** Characters of tensors that one traced request may hold. */
 const MAX_TENSOR_CHARACTERS = 64 * 1024 * 1024;
+
+/** Bytes at random, for the ids of spans. */
+export type RandomBytes = (byteCount: number) => Uint8Array;
 
 /** A point of time, ms of the clock, or the tensor that was seen there. */
 export interface TraceEvent {
@@ -26,6 +29,8 @@ export interface TraceRecordOptions {
   readonly now: () => number;
   /** Of the client's own trace, if it told one. */
   readonly context?: TraceContext | undefined;
+  /** Fills the ids of spans; absent = the trace is not one of spans, and models are told no context of it. */
+  readonly randomBytes?: RandomBytes | undefined;
   /** Called once, when nothing of the request is left to happen. */
   readonly onComplete: (record: TraceRecord) => void;
 }
@@ -38,6 +43,7 @@ export class TraceRecord {
   readonly begun: Trace[] = [];
   #holdCount = 0;
   #tensorCharacters = 0;
+  #traceId: Uint8Array | undefined;
 
   constructor(options: TraceRecordOptions) {
     this.options = options;
@@ -59,6 +65,12 @@ export class TraceRecord {
     if (--this.#holdCount === 0) this.options.onComplete(this);
   }
 
+  /** The trace that its spans belong to, 16 bytes: the client's, if it told one. */
+  traceId(randomBytes: RandomBytes): Uint8Array {
+    const { context } = this.options;
+    return this.#traceId ??= context === undefined ? randomBytes(16) : fromHex(context.traceId);
+  }
+
   /** The text of a tensor, while there is room for it. */
   textOf(tensor: Tensor): TensorText | undefined {
     const text = formatTensor(tensor, MAX_TENSOR_CHARACTERS - this.#tensorCharacters);
@@ -78,6 +90,7 @@ export class Trace implements RequestTrace {
   requestId = "";
   #isRunning = false;
   #isEnded = false;
+  #spanId: Uint8Array | undefined;
 
   constructor(record: TraceRecord, parent: Trace | undefined) {
     this.record = record;
@@ -85,14 +98,19 @@ export class Trace implements RequestTrace {
     this.id = record.options.nextId();
   }
 
-  /** The W3C context of the client's trace as JSON text, for models. */
+  /** The id of its span, 8 bytes. */
+  spanId(randomBytes: RandomBytes): Uint8Array {
+    return this.#spanId ??= randomBytes(8);
+  }
+
+  /** The W3C context of its span as JSON text: what a model passes on becomes a child of it. */
   get context(): string | undefined {
-    const { context } = this.record.options;
-    if (context === undefined) return undefined;
-    const traceparent = `00-${context.traceId}-${context.spanId}-01`;
-    return JSON.stringify(
-      context.state === "" ? { traceparent } : { traceparent, tracestate: context.state },
-    );
+    const { randomBytes, context } = this.record.options;
+    if (randomBytes === undefined) return undefined;
+    const [traceId, spanId] = [this.record.traceId(randomBytes), this.spanId(randomBytes)];
+    const traceparent = `00-${toHex(traceId)}-${toHex(spanId)}-01`;
+    const state = context?.state ?? "";
+    return JSON.stringify(state === "" ? { traceparent } : { traceparent, tracestate: state });
   }
 
   mark(activity: string, atMs: number = this.record.options.now()): void {

@@ -32,3 +32,13 @@ export function parseTraceContext(fields: FieldLookup): TraceContext | undefined
     state: state.length > MAX_STATE_LENGTH ? "" : state,
   };
 }
+
+/** Bytes of an even number of hexadecimal digits. */
+export function fromHex(digits: string): Uint8Array {
+  return Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+}
+
+/** Two hexadecimal digits for each byte. */
+export function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,5 +1,6 @@
 import type { Span, SpanAttribute, SpanEvent } from "../../proto/otlp.ts";
 import type { Trace, TraceEvent, TraceRecord } from "./trace.ts";
+import { fromHex } from "./trace_context.ts";
 
 const ROOT_NAME = "InferRequest";
 const FRONTEND_EVENT = /^(HTTP_|GRPC_|INFER_RESPONSE_COMPLETE$)/;
@@ -19,7 +20,7 @@ export interface SpanParts {
 export function createSpans(record: TraceRecord, parts: SpanParts): Span[] {
   const { context } = record.options;
   const shared = {
-    traceId: context === undefined ? parts.randomBytes(16) : fromHex(context.traceId),
+    traceId: record.traceId(parts.randomBytes),
     traceState: context?.state ?? "",
   };
   const spans: Span[] = [];
@@ -28,9 +29,11 @@ export function createSpans(record: TraceRecord, parts: SpanParts): Span[] {
     name: string,
     events: readonly TraceEvent[],
     attributes: readonly SpanAttribute[] = [],
-    all: readonly TraceEvent[] = events,
+    { all = events, spanId = parts.randomBytes(8) }: {
+      readonly all?: readonly TraceEvent[];
+      readonly spanId?: Uint8Array;
+    } = {},
   ): Uint8Array => {
-    const spanId = parts.randomBytes(8);
     const times = all.map(({ atMs }) => atMs);
     const [startNs, endNs] = [Math.min(...times), Math.max(...times)].map(parts.toWallNs);
     const shown = events.map((event): SpanEvent => ({
@@ -45,13 +48,14 @@ export function createSpans(record: TraceRecord, parts: SpanParts): Span[] {
   const ofFrontend = root.events.filter(({ name }) => FRONTEND_EVENT.test(name));
   const parentOfRoot = context === undefined ? NO_BYTES : fromHex(context.spanId);
   if (root.events.length === 0) return spans;
-  const rootId = add(parentOfRoot, ROOT_NAME, ofFrontend, [], root.events);
+  const rootId = add(parentOfRoot, ROOT_NAME, ofFrontend, [], { all: root.events });
   const ids = new Map<Trace, Uint8Array>();
   for (const trace of begun) {
     const own = trace.events.filter(({ name }) => !FRONTEND_EVENT.test(name));
     const ofModel = own.filter(({ name }) => !name.startsWith("COMPUTE_"));
     const parent = trace.parent === undefined ? rootId : ids.get(trace.parent) ?? rootId;
-    const id = add(parent, trace.modelName, ofModel, attributesOf(trace), own);
+    const spanId = trace.spanId(parts.randomBytes);
+    const id = add(parent, trace.modelName, ofModel, attributesOf(trace), { all: own, spanId });
     ids.set(trace, id);
     for (const execution of executionsOf(own)) add(id, "compute", execution);
   }
@@ -78,8 +82,4 @@ function attributesOf(trace: Trace): SpanAttribute[] {
   ];
   if (trace.requestId !== "") attributes.push(["triton.request_id", trace.requestId]);
   return attributes;
-}
-
-function fromHex(digits: string): Uint8Array {
-  return Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
 }

@@ -67,6 +67,7 @@ export class Tracer {
       nextId: () => ++this.#lastId,
       now: () => this.#parts.clock.now(),
       context,
+      randomBytes: isFiles ? undefined : this.#parts.randomBytes,
       onComplete: (done) => setting.finished(done),
     });
     return record.root;
