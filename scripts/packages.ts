@@ -22,8 +22,9 @@ const TIMM = pip("timm", "1.0.31", "Apache-2.0", 3);
 const OPENJTALK = pip("pyopenjtalk-plus", "0.4.1.post10", "MIT", 33);
 const ONNX = pip("onnx", "1.23.2", "Apache-2.0", 9);
 const ONNXRUNTIME = pip("onnxruntime", "1.30.0", "MIT", 28);
+const SCIKIT_IMAGE = pip("scikit-image", "0.26.0", "BSD-3-Clause", 14);
 
-/** Model files in packages, by a name of our own. */
+/** Model files in packages, and pictures for the tests, by a name of our own. */
 export const PACKAGE_FILES = {
   sileroV6: {
     from: VAD_WEB,
@@ -204,5 +205,29 @@ export const PACKAGE_FILES = {
     path: "onnxruntime/datasets/logreg_iris.onnx",
     byteSize: 670,
     sha256: "8224784c98d73412d9fd99abcd57a38568bd590980d0fbe5916464531c52e8fc",
+  },
+  pagePicture: {
+    from: SCIKIT_IMAGE,
+    path: "skimage/data/page.png",
+    byteSize: 47679,
+    sha256: "341a6f0a61557662b02734a9b6e56ec33a915b2c41886b97509dedf2a43b47a3",
+  },
+  catPicture: {
+    from: SCIKIT_IMAGE,
+    path: "skimage/data/chelsea.png",
+    byteSize: 240512,
+    sha256: "596aa1e7cb875eb79f437e310381d26b338a81c2da23439704a73c4651e8c4bb",
+  },
+  coffeePicture: {
+    from: SCIKIT_IMAGE,
+    path: "skimage/data/coffee.png",
+    byteSize: 466706,
+    sha256: "cc02f8ca188b167c775a7101b5d767d1e71792cf762c33d6fa15a4599b5a8de7",
+  },
+  rocketPicture: {
+    from: SCIKIT_IMAGE,
+    path: "skimage/data/rocket.jpg",
+    byteSize: 112525,
+    sha256: "c2dd0de7c538df8d111e479619b129464d0269d0ae5fd18ca91d33a7fdfea95c",
   },
 } as const satisfies Record<string, PackageFile>;

@@ -1,6 +1,11 @@
-"""The demo's repository of real models, fetched as the demo fetches it, and a server for it."""
+"""Servers of real models, fetched as the demo fetches them.
 
+`real_server`: the demo's repository. `language_server`: the same models with their steps in TypeScript and in Python.
+"""
+
+import json
 import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +15,11 @@ from nereid_testing.server import PROJECT, ServerProcess, deno
 REPOSITORY = PROJECT / "examples" / "model_repository"
 MODELS = ("silero_vad", "silero_vad_stream", "ocr_det", "ocr_rec", "ocr_cls")
 BUILD = 'import { buildDemoRepository } from "./scripts/demo_repository.ts"; await buildDemoRepository(console.error);'
+REAL_MODELS = PROJECT / ".cache" / "real_models"
+LANGUAGES = ("typescript", "python")
+FETCH_LIMIT_S = 170
+# The interpreter of the tests has what the models in Python import.
+PYTHON_FLAG = f"--backend-config=python,python-executable={sys.executable}"
 
 
 def is_complete():
@@ -18,10 +28,9 @@ def is_complete():
 
 @pytest.fixture(scope="session")
 def real_repository():
+    run = subprocess.run([deno(), "eval", BUILD], cwd=PROJECT, capture_output=True, text=True, timeout=FETCH_LIMIT_S)
     if not is_complete():
-        run = subprocess.run([deno(), "eval", BUILD], cwd=PROJECT, capture_output=True, text=True, timeout=170)
-        if not is_complete():
-            pytest.skip(f"the models could not be fetched: {(run.stderr or run.stdout)[-500:]}")
+        pytest.skip(f"the models could not be fetched: {(run.stderr or run.stdout)[-500:]}")
     return REPOSITORY
 
 
@@ -37,3 +46,57 @@ def client(request, real_server):
     each = PROTOCOLS[request.param](real_server)
     yield each
     each.close()
+
+
+@pytest.fixture(scope="session")
+def real_models():
+    """Names of the real models that could be fetched; their repositories are then in REAL_MODELS."""
+    command = [deno(), "run", "-A", "tests/real_models/build_repositories.ts", str(REAL_MODELS)]
+    run = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=FETCH_LIMIT_S)
+    assert run.returncode == 0, run.stderr[-2000:]
+    *said, names = run.stdout.splitlines()
+    failures = "\n".join(line for line in said if "failed" in line)
+    return {"root": REAL_MODELS, "names": json.loads(names), "failures": failures}
+
+
+@pytest.fixture(scope="session", params=LANGUAGES)
+def language_server(request, real_models):
+    if not real_models["names"]:
+        pytest.skip(f"no model could be fetched: {real_models['failures']}")
+    flags = [PYTHON_FLAG, "--exit-on-error=false", "--strict-readiness=false"]
+    with ServerProcess(REAL_MODELS / request.param, *flags) as server:
+        server.language = request.param
+        yield server
+        assert server.alive()
+
+
+@pytest.fixture
+def needs_model(real_models):
+    """needs_model(name, …) skips a test whose models could not be fetched, with what the registry's client said."""
+
+    def check(*names):
+        missing = [name for name in names if name not in real_models["names"]]
+        if missing:
+            pytest.skip(f"{', '.join(missing)} could not be fetched: {real_models['failures']}")
+
+    return check
+
+
+@pytest.fixture(params=list(PROTOCOLS))
+def language_client(request, language_server):
+    each = PROTOCOLS[request.param](language_server)
+    yield each
+    each.close()
+
+
+@pytest.fixture(scope="session")
+def picture(real_models):
+    """picture(name): the bytes of a photograph or scan."""
+
+    def read(name):
+        path = REAL_MODELS / "pictures" / name
+        if not path.is_file():
+            pytest.skip(f"the pictures could not be fetched: {real_models['failures']}")
+        return path.read_bytes()
+
+    return read
