@@ -99,7 +99,7 @@ def test_tensors():
     assert tensor.as_numpy() is array
     turned = pb_utils.Tensor("T", array.T)
     assert turned.as_numpy().flags.c_contiguous and turned.shape() == [3, 2]
-    for wrong in (("T", [1, 2]), (1, array), ("T", None), ("T",)):
+    for wrong in (("T", [1, 2]), (1, array), ("T", None), ("T",), ("", None)):
         with pytest.raises(TypeError):
             pb_utils.Tensor(*wrong)
     with pytest.raises(TypeError):

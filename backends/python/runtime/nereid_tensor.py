@@ -22,9 +22,11 @@ def _check_name(name: Any) -> str:
         name = name.decode()
     if not isinstance(name, str):
         raise TypeError(f"Tensor(): name must be a str, got {type(name)}")
-    if name == "":
-        raise TritonModelException("Tensor name cannot be an empty string.")
     return name
+
+
+def _refuse_empty() -> None:
+    raise TritonModelException("Tensor name cannot be an empty string.")
 
 
 class Tensor:
@@ -37,9 +39,12 @@ class Tensor:
     _raw: Any
 
     def __init__(self, name: str, numpy_array: np.ndarray, /) -> None:
-        name = _check_name(name) if type(name) is not str or not name else name
+        if type(name) is not str:
+            name = _check_name(name)
         if not isinstance(numpy_array, np.ndarray):
             raise TypeError(f"Tensor(): the value of tensor '{name}' must be a NumPy array, got {type(numpy_array)}")
+        if not name:
+            _refuse_empty()
         self._name = name
         self._datatype = datatype_of(numpy_array.dtype)
         if not numpy_array.flags.c_contiguous:
@@ -132,10 +137,11 @@ class Tensor:
     @staticmethod
     def from_dlpack(name: str, tensor: Any, /) -> "Tensor":
         """A tensor over the memory of a DLPack capsule, or of an object with `__dlpack__`; nothing is copied."""
-        name = _check_name(name)
+        if not _check_name(name):
+            _refuse_empty()
         array, datatype, shape = dlpack.from_capsule(tensor)
         made = Tensor.__new__(Tensor)
-        made._name, made._datatype, made._shape = name, datatype, shape
+        made._name, made._datatype, made._shape = _check_name(name), datatype, shape
         made._array = None if datatype == "BF16" else array.reshape(shape)
         made._raw = array.view(np.uint8) if datatype == "BF16" else None
         return made
