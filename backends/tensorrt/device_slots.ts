@@ -2,7 +2,9 @@ import { type CallGate, createCallGate } from "../../ffi/call_gate.ts";
 import { DeviceCalls } from "../../ffi/cuda/device_calls.ts";
 import type { CudaExecution } from "../../ffi/cuda/execution_library.ts";
 import type { TensorRtLibrary } from "../../ffi/tensorrt/library.ts";
+import { PooledDevice } from "../../ffi/cuda/pooled_device.ts";
 import { TensorRtRuntime } from "../../ffi/tensorrt/runtime.ts";
+import type { DeviceMemory } from "../device_list.ts";
 
 /** A GPU with the runtime that engines on it belong to. */
 export interface DeviceSlot {
@@ -22,16 +24,22 @@ export class DeviceSlots implements AsyncDisposable {
    */
   readonly loadGate: CallGate = createCallGate(1);
   readonly #allowsHostCode: boolean;
+  readonly #memory: DeviceMemory | undefined;
   readonly #slots = new Map<number, Promise<DeviceSlot>>();
 
   constructor(
     library: TensorRtLibrary,
     cuda: CudaExecution,
-    { allowsHostCode }: { readonly allowsHostCode: boolean },
+    { allowsHostCode, memory }: {
+      readonly allowsHostCode: boolean;
+      /** Memory that all backends share; absent = each device has its own, without pools. */
+      readonly memory?: DeviceMemory | undefined;
+    },
   ) {
     this.library = library;
     this.cuda = cuda;
     this.#allowsHostCode = allowsHostCode;
+    this.#memory = memory;
   }
 
   /** @throws CudaError or TensorRtError; the next call tries again. */
@@ -62,18 +70,28 @@ export class DeviceSlots implements AsyncDisposable {
   }
 
   async #open(deviceId: number): Promise<DeviceSlot> {
-    const device = new DeviceCalls(this.cuda, deviceId);
+    const device = this.#createDevice(deviceId);
     const capability = await device.computeCapability();
     const runtime = await TensorRtRuntime.create(this.library, device);
     if (this.#allowsHostCode) runtime.allowHostCode();
     return { device, runtime, capability };
   }
 
+  #createDevice(deviceId: number): DeviceCalls {
+    if (this.#memory === undefined) return new DeviceCalls(this.cuda, deviceId);
+    const { pinned } = this.#memory;
+    const deviceByteSize = this.#memory.poolByteSize(deviceId);
+    return new PooledDevice(this.cuda, deviceId, { pinned, deviceByteSize });
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     const slots = [...this.#slots.values()];
     this.#slots.clear();
     for (const slot of await Promise.allSettled(slots)) {
-      if (slot.status === "fulfilled") await slot.value.runtime[Symbol.asyncDispose]();
+      if (slot.status !== "fulfilled") continue;
+      const { runtime, device } = slot.value;
+      await runtime[Symbol.asyncDispose]();
+      if (device instanceof PooledDevice) await device.trim();
     }
   }
 }

@@ -111,13 +111,14 @@ export class TensorRtBackend implements Backend {
     const { settings, log } = this.#context;
     try {
       const library = openTensorRt({ path: settings.get("library") });
-      const cuda = openCudaExecution(library.runner, { path: settings.get("cuda-library") });
+      const cuda = await openCudaExecution(library.runner, { path: settings.get("cuda-library") });
       const files = (settings.get("plugins") ?? "").split(";").filter((file) => file !== "");
       const plugins = await loadPlugins(library, files);
       log.info(`TensorRT ${library.version.text} from ${library.path}, CUDA from ${cuda.path}`);
       if (plugins.length > 0) log.info(`TensorRT's plugins from ${plugins.join(", ")}`);
       const allowsHostCode = settings.get("version-compatible") === "true";
-      return new DeviceSlots(library, cuda, { allowsHostCode });
+      const memory = this.#context.deviceMemory;
+      return new DeviceSlots(library, cuda, { allowsHostCode, memory });
     } catch (error) {
       if (error instanceof LibraryNotFoundError) {
         throw new ServerError("UNAVAILABLE", error.message + INSTALL_HINT, { cause: error });

@@ -1,5 +1,10 @@
 import type { CallRunner } from "../call_list.ts";
-import { type LibraryCandidate, openLibrary } from "../library.ts";
+import {
+  type LibraryAttempt,
+  type LibraryCandidate,
+  LibraryNotFoundError,
+  openLibrary,
+} from "../library.ts";
 import { addressOfPointer } from "../memory.ts";
 
 const ADDRESSES = {
@@ -79,36 +84,47 @@ export interface CudaExecution {
   readonly runner: CallRunner;
 }
 
+const DRIVER_TOO_OLD = 35;
+
 const NAMES = ["libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"];
 
 /**
- * Opens the CUDA runtime: the given file, or the system's.
+ * Opens the CUDA runtime: the given file, or the newest of the system's that the driver is new enough for.
  * @throws LibraryNotFoundError listing where it was looked for.
  */
-export function openCudaExecution(
+export async function openCudaExecution(
   runner: CallRunner,
-  { path, folders = [] }: {
-    readonly path?: string | undefined;
-    /** Folders to look in before the system's places. */
-    readonly folders?: readonly string[];
-  } = {},
-): CudaExecution {
+  { path }: { readonly path?: string | undefined } = {},
+): Promise<CudaExecution> {
   const candidates: LibraryCandidate[] = path === undefined
-    ? [
-      ...folders.flatMap((folder) =>
-        NAMES.map((name) => ({ origin: "folder", path: `${folder}/${name}` }))
-      ),
-      ...NAMES.map((name) => ({ origin: "system", path: name })),
-    ]
+    ? NAMES.map((name) => ({ origin: "system", path: name }))
     : [{ origin: "setting 'cuda-library'", path }];
-  const opened = openLibrary("the CUDA runtime", {
-    candidates,
-    symbols: { ...ADDRESSES, ...CALLS },
-  });
-  const { symbols } = opened;
+  const attempts: LibraryAttempt[] = [];
+  for (const candidate of candidates) {
+    try {
+      const opened = openRuntime(candidate, runner);
+      const status = await opened.calls.countDevices(new Int32Array(new ArrayBuffer(4)));
+      if (status !== DRIVER_TOO_OLD) return opened;
+      attempts.push({
+        ...candidate,
+        reason: "it is newer than the NVIDIA driver, or there is none",
+      });
+    } catch (error) {
+      if (!(error instanceof LibraryNotFoundError)) throw error;
+      attempts.push(...error.attempts);
+    }
+  }
+  throw new LibraryNotFoundError("the CUDA runtime", attempts);
+}
+
+function openRuntime(candidate: LibraryCandidate, runner: CallRunner): CudaExecution {
+  const symbols = { ...ADDRESSES, ...CALLS };
+  const opened = openLibrary("the CUDA runtime", { candidates: [candidate], symbols });
   const addresses = Object.fromEntries(
-    (Object.keys(ADDRESSES) as CudaFunction[])
-      .map((name) => [name, addressOfPointer(symbols[name] as Deno.PointerValue)]),
+    (Object.keys(ADDRESSES) as CudaFunction[]).map((name) => [
+      name,
+      addressOfPointer(opened.symbols[name] as Deno.PointerValue),
+    ]),
   ) as Record<CudaFunction, bigint>;
-  return { path: opened.path, calls: symbols, addresses, runner };
+  return { path: opened.path, calls: opened.symbols, addresses, runner };
 }

@@ -27,7 +27,7 @@ export async function checkTensorRt(
 ): Promise<void> {
   report("library");
   const library = openTensorRt({ path: order.libraryPath });
-  const cuda = openCudaExecution(library.runner, { path: order.cudaPath });
+  const cuda = await openCudaExecution(library.runner, { path: order.cudaPath });
   const device = new DeviceCalls(cuda, order.deviceId);
   report("runtime");
   await using runtime = await TensorRtRuntime.create(library, device);

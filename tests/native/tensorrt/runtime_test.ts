@@ -14,10 +14,8 @@ const standIns = ignore ? undefined : await buildStandIns();
 
 async function openRuntime(major: number, deviceId = 0) {
   const library = openTensorRt({ path: standIns!.tensorRt(major) });
-  const device = new DeviceCalls(
-    openCudaExecution(library.runner, { path: standIns!.cuda }),
-    deviceId,
-  );
+  const cuda = await openCudaExecution(library.runner, { path: standIns!.cuda });
+  const device = new DeviceCalls(cuda, deviceId);
   return { library, device, runtime: await TensorRtRuntime.create(library, device) };
 }
 
@@ -160,7 +158,7 @@ Deno.test({
   ignore,
   async fn() {
     const library = openTensorRt({ path: standIns!.tensorRt(10) });
-    const cuda = openCudaExecution(library.runner, { path: standIns!.cuda });
+    const cuda = await openCudaExecution(library.runner, { path: standIns!.cuda });
     const device = new DeviceCalls(cuda, 1);
     assert.equal(await device.computeCapability(), "8.6");
     Deno.env.set("STAND_IN_FAIL", "cudaMalloc:1");
