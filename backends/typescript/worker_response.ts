@@ -77,7 +77,9 @@ export function encodeResponse(
     }
     return { tensors, parameters };
   } catch (reason) {
-    return { error: textOfError(reason) };
+    // The stack would show this check only.
+    const message = reason instanceof TypeError ? reason.message : textOfError(reason).message;
+    return { error: { code: "INTERNAL", message, isGiven: false } };
   }
 }
 
