@@ -60,6 +60,8 @@ export interface InferOptions {
   readonly takesFirst?: boolean;
   /** A request in flight needs the answer: it is still taken while the server stops. */
   readonly isCall?: boolean;
+  /** Responses that come after the signal was aborted are wanted too: the model called decides when it ends. */
+  readonly takesAfterAbort?: boolean;
 }
 
 /** The trace of a request on its way through a frontend (observability.md §5.3). */

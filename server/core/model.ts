@@ -148,7 +148,7 @@ export class Model implements AsyncDisposable {
     return new Promise((resolve, reject) => {
       let hasResponse = false;
       const onResponse = (response: ExecuteResponse | undefined, isFinal: boolean) => {
-        if (signal?.aborted) {
+        if (signal?.aborted && options?.takesAfterAbort !== true) {
           // Nobody is there to take it; a model that does not look at the signal goes on at its own pace.
           if (response !== undefined) releaseOutputs(response);
           return undefined;

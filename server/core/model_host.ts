@@ -51,6 +51,7 @@ async function callModel(
       ...(signal === undefined ? {} : { signal }),
       trace: trace instanceof Trace ? trace.createChild() : undefined,
       isCall: true,
+      takesAfterAbort: decoupled,
     });
   } catch (reason) {
     if (ServerError.from(reason).isRefusal) throw reason;

@@ -146,6 +146,29 @@ Deno.test("ModelHost.infer() gives a call up when it is cancelled, waiting or ru
   assert.equal(engine.metrics().versions[0]!.failures.CANCELED, 1);
 });
 
+Deno.test("ModelHost.infer() passes on what a decoupled model still sends when it is cancelled", async () => {
+  let running!: ExecuteRequest;
+  const { call, clock, inflight } = await setUpHost({
+    m: {
+      config: DECOUPLED,
+      outcome: (each) => {
+        running = each;
+        return STREAMED;
+      },
+    },
+  });
+  const controller = new AbortController();
+  const asked = call("m", { decoupled: true, signal: controller.signal });
+  await clock.advance(5);
+  running.send(response(1), false);
+  controller.abort();
+  running.send(response(2), true);
+  await clock.advance(5);
+  assert.equal(running.signal!.aborted, true);
+  assert.deepEqual(asked, { log: ["1", "2!"], isOver: true });
+  assert.deepEqual(inflight(), [0]);
+});
+
 Deno.test("ModelHost.infer() ends a model that calls itself without end", async () => {
   let deepest = 0;
   const { call, clock, inflight, host } = await setUpHost({
