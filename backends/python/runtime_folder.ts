@@ -62,6 +62,7 @@ export class RuntimeFolder implements AsyncDisposable {
     if (this.#isRemoved) return;
     this.#isRemoved = true;
     await Deno.remove(this.path, { recursive: true }).catch(() => {});
+    this.#janitor?.ref();
     await this.#janitor?.stdin.close().catch(() => {});
     await this.#janitor?.status;
   }
