@@ -54,7 +54,7 @@ import type { TemporaryFolders } from "./temporary_folders.ts";
 import { describeTensors } from "./tensor_rules.ts";
 import type { FieldLookup } from "./trace_context.ts";
 import type { Tracer } from "./tracer.ts";
-import { loadVersion } from "./version_loader.ts";
+import { loadVersion, type VersionLoaderParts } from "./version_loader.ts";
 
 /** What the engine is made of; tests pass fakes. */
 export interface EngineParts {
@@ -74,6 +74,8 @@ export interface EngineParts {
   readonly responseCache?: ResponseCache | undefined;
   /** Metrics of models' own; absent = there are none. */
   readonly customMetrics?: CustomMetrics | undefined;
+  /** See `VersionLoaderParts.loadBatchStrategy`. */
+  readonly loadBatchStrategy?: VersionLoaderParts["loadBatchStrategy"];
   /** `TRITONSERVER_DELAY_SCHEDULER`; 0 = off. */
   readonly delaySchedulerCount: number;
   /** `TRITONSERVER_BACKLOG_DELAY_SCHEDULER`; absent = off. */

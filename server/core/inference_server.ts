@@ -1,4 +1,5 @@
 import type { Backend, Devices } from "../../backends/backend.ts";
+import { loadBatchStrategy } from "./batch_strategy_loader.ts";
 import type { Clock } from "./clock.ts";
 import { completeModelConfig } from "./config_complete.ts";
 import type { CustomMetrics } from "./custom_metrics.ts";
@@ -84,6 +85,7 @@ export function createInferenceServer(
     }),
     completeConfig: (source, backend, failed) =>
       completeModelConfig(source, backend, options, { devices: parts.devices, failed }),
+    loadBatchStrategy,
     statistics: parts.statistics ?? {},
     responseCache: createResponseCache(options, parts.clock),
     delaySchedulerCount: parts.delaySchedulerCount ?? 0,

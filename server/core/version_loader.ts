@@ -10,7 +10,7 @@ import type { InferResponse } from "../../proto/infer.ts";
 import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { BackendTable } from "./backend_table.ts";
-import { loadBatchStrategy } from "./batch_strategy_loader.ts";
+import type { loadBatchStrategy } from "./batch_strategy_loader.ts";
 import type { Clock } from "./clock.ts";
 import { type ConfigSource, openModel, unknownBackendError } from "./config_complete.ts";
 import { readLabels } from "./config_labels.ts";
@@ -58,6 +58,8 @@ export interface VersionLoaderParts extends GpuLimitParts {
   readonly backlogDelayCount?: number | undefined;
   /** Of models that enable it; absent = there is none. */
   readonly responseCache?: ResponseCache | undefined;
+  /** Looks for custom batching beside the model; absent = there is none. */
+  readonly loadBatchStrategy?: typeof loadBatchStrategy | undefined;
   /** Its subfolders are those of backends: one may hold a batching strategy. */
   readonly backendDirectory?: string | undefined;
   /** Where ensembles find the models they are composed of. */
@@ -98,7 +100,7 @@ async function loadOnce(
   const rates = parts.rateLimiter?.addModel(config, planned, source.positions);
   disposables.use(rates);
   const backendModel = disposables.use(await openModel(source, backend));
-  const strategy = await loadBatchStrategy(source, strategyParts(model, parts));
+  const strategy = await parts.loadBatchStrategy?.(source, strategyParts(model, parts));
   const batchStrategy = disposables.use(strategy);
   const stateRules = await createStateRules(config, source.modelDirectory);
   const samples = await readWarmupSamples({ ...source, rules, stateRules });
