@@ -32,24 +32,39 @@ export interface BytesElements extends Iterable<Uint8Array> {
 
 /** The array behind a tensor, by its datatype. BF16 has the bits: the upper half of an FP32. */
 export interface TensorArrays {
+  /** 0 or 1 per element. */
   BOOL: Uint8Array;
+  /** Elements of UINT8. */
   UINT8: Uint8Array;
+  /** Elements of UINT16. */
   UINT16: Uint16Array;
+  /** Elements of UINT32. */
   UINT32: Uint32Array;
+  /** Elements of UINT64. */
   UINT64: BigUint64Array;
+  /** Elements of INT8. */
   INT8: Int8Array;
+  /** Elements of INT16. */
   INT16: Int16Array;
+  /** Elements of INT32. */
   INT32: Int32Array;
+  /** Elements of INT64. */
   INT64: BigInt64Array;
+  /** Elements of FP16. */
   FP16: Float16Array;
+  /** Elements of FP32. */
   FP32: Float32Array;
+  /** Elements of FP64. */
   FP64: Float64Array;
+  /** Texts or byte strings. */
   BYTES: BytesElements;
+  /** The bits of each element. */
   BF16: Uint16Array;
 }
 
 /** A tensor of one datatype. */
 export interface TensorOf<Type extends Datatype> {
+  /** The datatype of the elements. */
   readonly datatype: Type;
   /** Sizes of the dimensions, the batch first where the model batches; `[]` = one element. */
   readonly shape: readonly number[];
@@ -71,7 +86,9 @@ export type OutputArray =
 export interface OutputTensor {
   /** Absent = as configured where `data` fits it (Uint8Array: BOOL, UINT8; Uint16Array: UINT16, BF16), else by `data`. */
   readonly datatype?: Datatype;
+  /** Sizes of the dimensions, the batch first where the model batches. */
   readonly shape: readonly number[];
+  /** The elements, row-major. */
   readonly data: OutputArray;
 }
 
@@ -102,7 +119,9 @@ export interface InferRequest {
   readonly id: string;
   /** Of a sequence; 0n or "" = none. */
   readonly correlationId: bigint | string;
+  /** First request of its sequence. */
   readonly sequenceStart: boolean;
+  /** Last request of its sequence. */
   readonly sequenceEnd: boolean;
   /** Priority level; 0 = the model's default. */
   readonly priority: number;
@@ -142,18 +161,25 @@ export interface InferRequest {
 
 /** A request of another model. */
 export interface ModelCall {
+  /** Its inputs by name. */
   readonly inputs: Readonly<Record<string, OutputTensor>>;
   /** Names of the outputs wanted; absent or empty = all. */
   readonly outputs?: readonly string[];
   /** Decimal; absent = the latest ready one. */
   readonly modelVersion?: string;
+  /** Id of the request. */
   readonly id?: string;
+  /** Sequence that it belongs to. */
   readonly correlationId?: bigint | string;
+  /** First request of its sequence. */
   readonly sequenceStart?: boolean;
+  /** Last request of its sequence. */
   readonly sequenceEnd?: boolean;
+  /** Priority level; absent = the model's default. */
   readonly priority?: number;
   /** Queue timeout in microseconds. */
   readonly timeoutUs?: number;
+  /** Custom parameters. */
   readonly parameters?: Readonly<Record<string, ParameterValue>>;
   /** Gives the call up. */
   readonly signal?: AbortSignal;
@@ -161,10 +187,15 @@ export interface ModelCall {
 
 /** A response of another model; its arrays are the caller's own. */
 export interface CallResult {
+  /** Name of the model. */
   readonly modelName: string;
+  /** Its version, decimal. */
   readonly modelVersion: string;
+  /** Id of the request. */
   readonly id: string;
+  /** Its outputs by name. */
   readonly outputs: Readonly<Record<string, ModelTensor>>;
+  /** Parameters that the model gave. */
   readonly parameters: Readonly<Record<string, ParameterValue>>;
   /** The output of that name and datatype. @throws Error INTERNAL when it is absent or of another datatype. */
   output<Type extends Datatype>(name: string, datatype: Type): TensorOf<Type>;
@@ -172,8 +203,11 @@ export interface CallResult {
 
 /** Writes to the server's log, with file and line of the model. */
 export interface ModelLog {
+  /** For what is worth to know. */
   info(message: string): void;
+  /** For what may be wrong. */
   warning(message: string): void;
+  /** For what is wrong. */
   error(message: string): void;
   /** Written with `--log-verbose` from 1 on. */
   verbose(message: string): void;
@@ -202,27 +236,37 @@ export interface ModelMetricFamily extends Disposable {
 
 /** Makes metrics of a model's own; wrong names, kinds, labels and buckets reject with INVALID_ARG. */
 export interface ModelMetrics {
+  /** Opens a family of counters. */
   counter(name: string, description: string): Promise<ModelMetricFamily>;
+  /** Opens a family of gauges. */
   gauge(name: string, description: string): Promise<ModelMetricFamily>;
+  /** Opens a family of histograms. */
   histogram(name: string, description: string): Promise<ModelMetricFamily>;
 }
 
 /** What an instance of a model gets from the server that runs it. */
 export interface ModelContext {
+  /** Name of the model. */
   readonly modelName: string;
+  /** Its version, decimal. */
   readonly modelVersion: string;
   /** `<group>_<index>`, as in logs and error texts. */
   readonly instanceName: string;
+  /** Where the instance runs. */
   readonly instanceKind: "CPU" | "GPU" | "MODEL";
+  /** The device; 0 on CPUs. */
   readonly deviceId: number;
   /** Absolute paths of `<repository>/<model>` and of its version; files in them may be read. */
   readonly modelDirectory: string;
+  /** Absolute path of the version. */
   readonly versionDirectory: string;
   /** The configuration, completed; names as in `config.pbtxt`. */
   readonly config: ModelConfigObject;
   /** `parameters` of the configuration as plain texts. */
   readonly parameters: Readonly<Record<string, string>>;
+  /** The server's log. */
   readonly log: ModelLog;
+  /** Metrics of the model's own. */
   readonly metrics: ModelMetrics;
   /** An error with a code, to be thrown or to be put into a response. */
   error(code: StatusCode, message: string): ModelError;
@@ -243,7 +287,7 @@ export interface ModelContext {
   ): Promise<void>;
   /** Starts to unload a model; does not wait for it. */
   unloadModel(modelName: string, options?: { readonly unloadDependents?: boolean }): Promise<void>;
-  /** @throws Error NOT_FOUND for an unknown model or version. */
+  /** Whether a model answers requests, by its own word as well. @throws Error NOT_FOUND for an unknown model or version. */
   isModelReady(modelName: string, modelVersion?: string): Promise<boolean>;
   /** The inputs of that name of all requests, joined along the first dimension. @throws Error INVALID_ARG when they do not fit. */
   concat<Type extends Datatype>(
@@ -288,6 +332,7 @@ export type ModelAnswers = readonly (InferResponse | undefined)[] | undefined | 
 
 /** The default export of `model.ts`; `export default class M implements Model` fits. */
 export interface ModelClass {
+  /** Called once per instance. */
   new (): Model;
   /** Completes the configuration at load, in a Worker of its own. */
   autoCompleteConfig?(
