@@ -2,13 +2,14 @@ import type { ModelConfig } from "../proto/gen/model_config_pb.ts";
 import type { CancelSignal, ParameterValue } from "../proto/infer.ts";
 import type { ServerError } from "../proto/status.ts";
 import type { Tensor } from "../proto/tensor.ts";
-import type { DeviceClass, Devices, KindOffer } from "./device_list.ts";
+import type { DeviceClass, DeviceMemory, Devices, KindOffer } from "./device_list.ts";
 import type { ModelHost, ModelTrace } from "./model_host.ts";
 
 export {
   CPU_OFFER,
   DEVICE_CLASS_NAMES,
   type DeviceClass,
+  type DeviceMemory,
   type Devices,
   type GpuDevice,
   type GpuList,
@@ -194,4 +195,6 @@ export interface BackendContext {
   readonly host: ModelHost;
   /** The devices of this machine. Absent = nothing is known of them. */
   readonly devices?: Devices;
+  /** Absent = each backend has its own. */
+  readonly deviceMemory?: DeviceMemory;
 }

@@ -67,6 +67,20 @@ export interface Devices {
   gpuMemory(gpuId: number): Promise<GpuMemory | undefined>;
 }
 
+/** Memory that the backends for GPUs share (`--pinned-memory-pool-byte-size`, `--cuda-memory-pool-byte-size`). */
+export interface DeviceMemory {
+  /** Pinned memory of the machine: taken before some is allocated, given back when it is freed. */
+  readonly pinned: {
+    readonly totalBytes: number;
+    readonly usedBytes: number;
+    /** False, and nothing is taken, when fewer bytes are left: go without pinned memory then. */
+    take(byteSize: number): boolean;
+    give(byteSize: number): void;
+  };
+  /** Bytes of freed memory of a GPU that may be kept for whoever needs some next. */
+  poolByteSize(gpuId: number): number;
+}
+
 /** A kind of instance that a backend can make, or could with what is missing. */
 export interface KindOffer {
   readonly kind: "KIND_CPU" | "KIND_GPU" | "KIND_MODEL";

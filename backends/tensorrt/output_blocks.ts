@@ -30,6 +30,7 @@ export class OutputBlocks implements AsyncDisposable {
   readonly #free = new Map<number, PinnedBlock[]>();
   #freeByteSize = 0;
   #isDisposed = false;
+  #hasWarned = false;
 
   constructor(
     device: DeviceCalls,
@@ -57,7 +58,11 @@ export class OutputBlocks implements AsyncDisposable {
       return this.#lend({ object, bytes }, byteSize);
     } catch (error) {
       if (!(error instanceof CudaError)) throw error;
-      this.#warn(`no pinned memory for an output of ${byteSize} bytes: ${error.message}`);
+      // Each further output that goes without would say the same.
+      if (!this.#hasWarned) {
+        this.#warn(`no pinned memory for an output of ${byteSize} bytes: ${error.message}`);
+      }
+      this.#hasWarned = true;
       return ordinaryBlock(byteSize);
     }
   }

@@ -69,7 +69,7 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
         now: clock.now,
         countBatchRetry: (model, version) => server.countBatchRetry(model, version),
         host,
-        devices: devices.machine,
+        ...devices.forBackends,
       }, options.server.backendDirectory),
   });
   let services: readonly Service[] = [];

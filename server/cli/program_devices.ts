@@ -1,11 +1,14 @@
 import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
 import { MachineDevices } from "../../backends/device.ts";
+import type { DeviceMemory } from "../../backends/device_list.ts";
+import { MemoryBudget } from "../../ffi/cuda/memory_budget.ts";
 import { ServerError } from "../../proto/status.ts";
 import { CustomMetrics } from "../core/custom_metrics.ts";
 import { createModelHost } from "../core/model_host.ts";
 import { createSystemClock } from "../core/system_clock.ts";
 import type { JsonOutput } from "../http/json_response.ts";
 import { settingsOf } from "./backend_settings.ts";
+import { CUDA_POOL_BYTE_SIZE } from "./device_flags.ts";
 import { type DeviceInventory, takeInventory } from "./device_inventory.ts";
 import { findWebGpuAdapters } from "./device_probe.ts";
 import { inventoryJson } from "./device_report.ts";
@@ -17,6 +20,7 @@ const INVENTORY_AGE_MS = 30_000;
 /** The devices of the machine as a server process uses them. Nothing is looked for before it is asked for. */
 export class ProgramDevices implements Disposable {
   readonly machine: MachineDevices;
+  readonly memory: DeviceMemory;
   readonly #options: ServeOptions;
   readonly #exiting = new AbortController();
   #inventory: Promise<DeviceInventory> | undefined;
@@ -24,11 +28,21 @@ export class ProgramDevices implements Disposable {
 
   constructor(options: ServeOptions) {
     this.#options = options;
+    const { pinnedPoolByteSize, cudaPoolByteSizes } = options.devices;
+    this.memory = {
+      pinned: new MemoryBudget(pinnedPoolByteSize),
+      poolByteSize: (gpuId) => cudaPoolByteSizes.get(gpuId) ?? CUDA_POOL_BYTE_SIZE,
+    };
     this.machine = new MachineDevices({
       minComputeCapability: options.devices.minComputeCapability,
       findWebGpuAdapters: () =>
         findWebGpuAdapters(ortLibrary(options), { signal: this.#exiting.signal }),
     });
+  }
+
+  /** What every backend is told of devices. */
+  get forBackends(): { readonly devices: MachineDevices; readonly deviceMemory: DeviceMemory } {
+    return { devices: this.machine, deviceMemory: this.memory };
   }
 
   /** Everything there is and what it is good for; takes seconds, never rejects. */

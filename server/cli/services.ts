@@ -153,6 +153,7 @@ function planMetrics(metrics: MetricsServiceOptions, parts: ServiceParts): Servi
     counterLatencies: metrics.settings.counterLatencies,
     cpu: metrics.cpuMetrics ? cpu : undefined,
     gpu,
+    pinnedMemory: parts.devices.memory.pinned,
   });
   return { name: "Metrics", title: "Metrics Service", endpoint: metrics, handlers: { http } };
 }

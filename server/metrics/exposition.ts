@@ -7,7 +7,12 @@ import {
 } from "./cache_families.ts";
 import { customFamily } from "./custom_families.ts";
 import { CPU_FAMILIES, type CpuSample } from "./cpu_metrics.ts";
-import { GPU_FAMILIES, type GpuSample } from "./gpu_metrics.ts";
+import {
+  GPU_FAMILIES,
+  type GpuSample,
+  type MemoryPoolSample,
+  PINNED_MEMORY_FAMILIES,
+} from "./gpu_metrics.ts";
 import {
   type Family,
   HISTOGRAM_FAMILIES,
@@ -24,6 +29,8 @@ export interface ExpositionOptions {
   readonly cpu: CpuSample | undefined;
   /** Absent or empty = no families of GPUs. */
   readonly gpus?: readonly GpuSample[] | undefined;
+  /** Shown where there are GPUs. */
+  readonly pinnedMemory?: MemoryPoolSample | undefined;
 }
 
 type Labels = Readonly<Record<string, string>>;
@@ -59,6 +66,11 @@ export function formatMetrics(
   for (const family of options.gpus?.length ? GPU_FAMILIES : []) {
     pushHead(lines, family);
     for (const sample of family.samples(options.gpus!)) pushSample(lines, family.name, sample, {});
+  }
+  const pool = options.gpus?.length ? options.pinnedMemory : undefined;
+  for (const family of pool === undefined ? [] : PINNED_MEMORY_FAMILIES) {
+    pushHead(lines, family);
+    for (const sample of family.samples(pool!)) pushSample(lines, family.name, sample, {});
   }
   for (const custom of snapshot.custom ?? []) {
     const family = customFamily(custom);

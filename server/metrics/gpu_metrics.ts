@@ -53,6 +53,28 @@ export const GPU_FAMILIES: readonly Family<readonly GpuSample[]>[] = [
   ),
 ];
 
+/** A pool of memory now. */
+export interface MemoryPoolSample {
+  readonly totalBytes: number;
+  readonly usedBytes: number;
+}
+
+/** Families of the pool of pinned memory (observability.md §1.3). */
+export const PINNED_MEMORY_FAMILIES: readonly Family<MemoryPoolSample>[] = [
+  {
+    name: "nv_pinned_memory_pool_total_bytes",
+    type: "gauge",
+    help: "Pinned memory pool total memory, in bytes",
+    samples: ({ totalBytes }) => [{ value: totalBytes }],
+  },
+  {
+    name: "nv_pinned_memory_pool_used_bytes",
+    type: "gauge",
+    help: "Pinned memory pool used memory, in bytes",
+    samples: ({ usedBytes }) => [{ value: usedBytes }],
+  },
+];
+
 /** Where samples come from, and how often there is a new one. */
 export interface GpuSamplerOptions {
   readonly intervalMs: number;

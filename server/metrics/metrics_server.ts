@@ -2,7 +2,7 @@ import type { MetricsSnapshot } from "../core/metrics_snapshot.ts";
 import type { HttpHandler, HttpResponse, RequestHead } from "../transport/transport.ts";
 import type { CpuSampler } from "./cpu_metrics.ts";
 import { formatMetrics } from "./exposition.ts";
-import type { GpuSampler } from "./gpu_metrics.ts";
+import type { GpuSampler, MemoryPoolSample } from "./gpu_metrics.ts";
 
 /** How the metrics service answers. */
 export interface MetricsOptions {
@@ -12,6 +12,8 @@ export interface MetricsOptions {
   readonly cpu?: CpuSampler | undefined;
   /** Absent with `--allow-gpu-metrics=false`. */
   readonly gpu?: GpuSampler | undefined;
+  /** The pool of pinned memory, whose numbers change. */
+  readonly pinnedMemory?: MemoryPoolSample | undefined;
 }
 
 const encoder = new TextEncoder();
@@ -22,7 +24,7 @@ export function createMetricsHandler(
   source: () => MetricsSnapshot,
   options: MetricsOptions = {},
 ): HttpHandler {
-  const { counterLatencies = true, cpu, gpu } = options;
+  const { counterLatencies = true, cpu, gpu, pinnedMemory } = options;
   return {
     admit: refuse,
     handle: async (request) => {
@@ -30,7 +32,7 @@ export function createMetricsHandler(
       if (refusal !== undefined) return refusal;
       const [sample, gpus] = await Promise.all([cpu?.sample(), gpu?.sample()]);
       // The snapshot is taken after the last wait, so that one answer shows one moment.
-      const text = formatMetrics(source(), { counterLatencies, cpu: sample, gpus });
+      const text = formatMetrics(source(), { counterLatencies, cpu: sample, gpus, pinnedMemory });
       return {
         status: 200,
         headers: [["content-type", "text/plain; charset=utf-8"]],
