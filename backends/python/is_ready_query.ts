@@ -9,33 +9,49 @@ export interface Readiness {
   readonly reason?: string;
 }
 
-/** Asks a process for the model's own word on its readiness; queries at the same time share one answer. */
+/**
+ * Asks a process for the model's own word on its readiness. One question is on its way at a time, also when whoever
+ * asked has given up: queries that come in the meantime share its answer.
+ */
 export class IsReadyQuery {
   readonly #port: FramePort;
   readonly #instanceName: string;
+  readonly #timeoutMs: number;
+  readonly #waiting = new Set<(readiness: Readiness) => void>();
   #number = 0;
-  #asking: Promise<Readiness> | undefined;
-  #answer: ((readiness: Readiness) => void) | undefined;
+  #isAsked = false;
+  #shared: Promise<Readiness> | undefined;
 
-  constructor(port: FramePort, instanceName: string) {
+  constructor(port: FramePort, instanceName: string, timeoutMs = TIMEOUT_MS) {
     this.#port = port;
     this.#instanceName = instanceName;
+    this.#timeoutMs = timeoutMs;
   }
 
-  /** Never rejects; settles within 5 s. */
+  /** Never rejects; settles within `timeoutMs`, 5 s when none is given. */
   ask(): Promise<Readiness> {
-    return this.#asking ??= new Promise((resolve) => {
-      const reason = "Timed out waiting for user-defined is_ready() response";
-      const timer = setTimeout(() => this.#settle({ isReady: false, reason }), TIMEOUT_MS);
-      this.#answer = (readiness) => {
-        clearTimeout(timer);
-        resolve(readiness);
-      };
-      this.#port.send(FRAME.isReady, ++this.#number);
-    });
+    return this.#shared ??= this.#wait();
   }
 
-  /** READY. An answer that comes too late is not taken for that of a later query. */
+  #wait(): Promise<Readiness> {
+    const { promise, resolve } = Promise.withResolvers<Readiness>();
+    const finish = (readiness: Readiness) => {
+      clearTimeout(timer);
+      this.#waiting.delete(finish);
+      this.#shared = undefined;
+      resolve(readiness);
+    };
+    const reason = "Timed out waiting for user-defined is_ready() response";
+    const timer = setTimeout(() => finish({ isReady: false, reason }), this.#timeoutMs);
+    this.#waiting.add(finish);
+    if (!this.#isAsked) {
+      this.#isAsked = true;
+      this.#port.send(FRAME.isReady, ++this.#number);
+    }
+    return promise;
+  }
+
+  /** READY. */
   answered({ id, json }: Frame): void {
     if (id !== this.#number) return;
     if (json.v === true) return this.#settle({ isReady: true });
@@ -51,8 +67,7 @@ export class IsReadyQuery {
   }
 
   #settle(readiness: Readiness): void {
-    const answer = this.#answer;
-    this.#answer = this.#asking = undefined;
-    answer?.(readiness);
+    this.#isAsked = false;
+    for (const finish of [...this.#waiting]) finish(readiness);
   }
 }
