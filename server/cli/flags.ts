@@ -54,7 +54,7 @@ export function parseFlags(
 
 function hintFor(argument: string): string {
   if (argument.includes("/")) return `; a folder is given as --model-repository=${argument}`;
-  const command = nearestWord(argument, ["check", "explain"]);
+  const command = nearestWord(argument, ["check", "devices", "explain"]);
   return command === undefined
     ? ""
     : `; did you mean the command '${command}', in front of all options?`;

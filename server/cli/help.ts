@@ -6,6 +6,7 @@ const WIDTH = 100;
 
 const INTRODUCTION = `Usage: nereid [options]
        nereid check [options]              find and mend faults of a model repository
+       nereid devices [options]            list devices, libraries, and what backends can use
        nereid explain MODEL [options]      show where each value of a configuration comes from
 
 An inference server that speaks the protocols of Triton Inference Server.

@@ -118,6 +118,8 @@ def test_metrics_of_gpus(server):
         assert first[f"nv_gpu_power_limit{label}"] == 300
         energy = [values[f"nv_energy_consumption{label}"] for values in (first, second)]
         assert 0 <= energy[0] < energy[1] < 1000
+    assert first["nv_pinned_memory_pool_total_bytes"] == 256 * 2**20
+    assert first["nv_pinned_memory_pool_used_bytes"] == 0
 
 
 def test_devices(server):
