@@ -74,6 +74,7 @@ export async function createMachine(parts: MachineParts): Promise<OwnedMachine> 
     blocks,
     allocators: new Map(),
     graphs: [],
+    list: new CallList(),
     gate: parts.gate,
     isEager: eagerBatching === true,
   };

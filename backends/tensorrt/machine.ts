@@ -1,4 +1,5 @@
 import type { CallGate } from "../../ffi/call_gate.ts";
+import type { CallList } from "../../ffi/call_list.ts";
 import type { DeviceCalls } from "../../ffi/cuda/device_calls.ts";
 import type { ExecutionContext } from "../../ffi/tensorrt/execution_context.ts";
 import type { TensorRtLibrary } from "../../ffi/tensorrt/library.ts";
@@ -47,6 +48,8 @@ export interface Machine {
   /** For outputs whose shape only the run tells. */
   readonly allocators: Map<string, OutputAllocator>;
   readonly graphs: CudaGraph[];
+  /** The calls of the run in progress; kept, since making one costs more than filling it. */
+  readonly list: CallList;
   /** Bounds the lists of calls in flight of all models. */
   readonly gate: CallGate;
   /** Whether an input is on its way to the device while the next is still being put together. */

@@ -42,10 +42,19 @@ interface PendingOutput {
  * known before. When it throws, no memory is in use any more.
  */
 export async function runBatch(machine: Machine, order: RunOrder): Promise<CollectedOutput[]> {
+  try {
+    return await runCalls(machine, order);
+  } finally {
+    // It keeps the bytes of requests.
+    machine.list.clear();
+  }
+}
+
+async function runCalls(machine: Machine, order: RunOrder): Promise<CollectedOutput[]> {
   const graph = findGraph(machine, order);
   const state = graph === undefined ? chooseContext(machine, order.inputs) : undefined;
   if (state !== undefined) await prepareContext(machine, state, order.inputs);
-  const list = new CallList();
+  const { list } = machine;
   machine.device.begin(list);
   const failure = await addInputs(machine, order.inputs, list);
   if (failure !== undefined) throw await runFailure(machine, failure);
@@ -57,9 +66,9 @@ export async function runBatch(machine: Machine, order: RunOrder): Promise<Colle
   const hasUnknown = [...state!.outputShapes.values()].some((shape) => shape.includes(-1));
   if (!hasUnknown) return await finish(machine, order, { list, shapes: state!.outputShapes });
   const shapes = await runForShapes(machine, state!, list);
-  const rest = new CallList();
-  machine.device.begin(rest);
-  return await finish(machine, order, { list: rest, shapes });
+  list.clear();
+  machine.device.begin(list);
+  return await finish(machine, order, { list, shapes });
 }
 
 /**

@@ -33,6 +33,7 @@ import { compareScriptServers } from "./script_servers.ts";
 import { LANGUAGES } from "./script_models.ts";
 import { measureScripts } from "./scripts.ts";
 import { compareSwaps } from "./swap.ts";
+import { measureTensorRt } from "./tensorrt.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
 const PROJECT = join(import.meta.dirname!, "..", "..");
@@ -258,6 +259,10 @@ async function main(): Promise<void> {
       options: settings,
       start: (flags) => startOurs(repository, settings, flags),
     });
+  }
+  if ("tensorrt".includes(settings.only)) {
+    print("");
+    await measureTensorRt();
   }
   await measureScriptModels(directory, settings);
   if (settings.reference !== undefined && "reference".includes(settings.only)) {
