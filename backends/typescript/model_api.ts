@@ -84,7 +84,7 @@ export type OutputArray =
 
 /** A tensor that a model gives. */
 export interface OutputTensor {
-  /** Absent = as configured where `data` fits it (Uint8Array: BOOL, UINT8; Uint16Array: UINT16, BF16), else by `data`. */
+  /** Absent = as configured where `data` fits that, else by the kind of `data`. */
   readonly datatype?: Datatype;
   /** Sizes of the dimensions, the batch first where the model batches. */
   readonly shape: readonly number[];
@@ -287,9 +287,9 @@ export interface ModelContext {
   ): Promise<void>;
   /** Starts to unload a model; does not wait for it. */
   unloadModel(modelName: string, options?: { readonly unloadDependents?: boolean }): Promise<void>;
-  /** Whether a model answers requests, by its own word as well. @throws Error NOT_FOUND for an unknown model or version. */
+  /** Whether a model answers requests, by its own word as well. @throws Error NOT_FOUND when there is none. */
   isModelReady(modelName: string, modelVersion?: string): Promise<boolean>;
-  /** The inputs of that name of all requests, joined along the first dimension. @throws Error INVALID_ARG when they do not fit. */
+  /** Inputs of all requests, joined along the first dimension. @throws Error INVALID_ARG when they do not fit. */
   concat<Type extends Datatype>(
     requests: readonly InferRequest[],
     name: string,
