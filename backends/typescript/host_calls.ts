@@ -1,6 +1,6 @@
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import type { CancelSignal } from "../../proto/infer.ts";
-import type { ServerError } from "../../proto/status.ts";
+import { ServerError } from "../../proto/status.ts";
 import type { CallMessage, ExecuteRequest, ModelHost } from "../backend.ts";
 import type { ArrivedFrame, FrameSender } from "./frame_link.ts";
 import type { FrameReader } from "./frame_reader.ts";
@@ -50,15 +50,25 @@ export class HostCalls {
 
   #receive(id: number, call: OpenCall, message: CallMessage): Promise<void> | undefined {
     if (message.isFinal) this.#open.delete(id);
+    try {
+      this.#reply(id, message);
+    } catch (reason) {
+      // Memory for the response cannot be had.
+      const error = ServerError.from(reason, "UNAVAILABLE");
+      this.#reply(id, { error, isFinal: message.isFinal });
+    }
+    if ("response" in message) message.release();
+    if (message.isFinal || ++call.underWay < WINDOW.size) return undefined;
+    return new Promise((resolve) => call.wake = resolve);
+  }
+
+  #reply(id: number, message: CallMessage): void {
     this.#frames.send((frame) => {
       frame.u8(FRAME.reply).u32(id).u8(Number(message.isFinal));
       if ("response" in message) writeReply(frame, message.response);
       else if ("error" in message) writeError(frame, message.error);
       else frame.u8(OUTCOME.none);
     });
-    if ("response" in message) message.release();
-    if (message.isFinal || ++call.underWay < WINDOW.size) return undefined;
-    return new Promise((resolve) => call.wake = resolve);
   }
 
   /** The model took so many responses of a call. */

@@ -23,6 +23,11 @@ export class LiveSender {
     request.signal.addEventListener("abort", this.#onAbort);
   }
 
+  /** The Worker has the request now: it is told of what happened before. */
+  begin(): void {
+    if (this.request.signal?.aborted) this.#onAbort?.();
+  }
+
   /** Responses sent so far. */
   get sentCount(): number {
     return this.#sentCount;

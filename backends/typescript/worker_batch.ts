@@ -56,15 +56,25 @@ export class BatchRunner {
     const outcomes = this.#isStreaming
       ? await this.#stream(states, requests)
       : await this.#execute(states, requests);
+    try {
+      this.#report(outcomes);
+    } catch (reason) {
+      // Memory for the outputs cannot be had.
+      const error = textOfError(reason);
+      this.#report(outcomes.map((outcome) => typeof outcome === "string" ? outcome : { error }));
+    }
+    outcomes.forEach((outcome, index) => {
+      if (outcome !== "streamed") states[index]!.end();
+    });
+  }
+
+  #report(outcomes: readonly Outcome[]): void {
     this.#parts.port.frames.send((answers) => {
       answers.u8(FRAME.answers).u32(outcomes.length);
       for (const outcome of outcomes) {
         if (typeof outcome === "string") answers.u8(OUTCOME[outcome]);
         else writeResponse(answers, outcome);
       }
-    });
-    outcomes.forEach((outcome, index) => {
-      if (outcome !== "streamed") states[index]!.end();
     });
   }
 

@@ -71,7 +71,8 @@ export class ModelCalls {
   }
 
   #giveUp(id: number): void {
-    if (this.#open.has(id)) this.#port.post({ kind: "cancelCall", call: id });
+    if (!this.#open.has(id)) return;
+    this.#port.post({ kind: "cancelCall", call: id });
     // Responses under way still arrive, and are counted so that the other side ends.
     this.#open.set(id, ({ isFinal }) => {
       if (!isFinal) this.#port.post({ kind: "callTaken", call: id, count: 1 });

@@ -73,6 +73,7 @@ export class WorkerSession {
     });
     try {
       this.link.frames.send((frame) => writeBatch(frame, first, requests));
+      requests.forEach((_, index) => this.#live.get(first + index)?.begin());
     } catch (reason) {
       // Memory for the batch cannot be had: the Worker never saw it.
       const error = ServerError.from(reason, "UNAVAILABLE");
