@@ -8,6 +8,7 @@ import { BackendTable, type OpenBackend } from "./backend_table.ts";
 import type { Clock } from "./clock.ts";
 import type { CustomMetrics } from "./custom_metrics.ts";
 import type {
+  ControlOptions,
   CudaSharedMemoryRegion,
   InferenceApi,
   InferOptions,
@@ -295,17 +296,21 @@ export class Engine implements InferenceApi {
   async loadModel(
     name: string,
     parameters: Readonly<Record<string, string | Uint8Array>>,
+    { isCall }: ControlOptions = {},
   ): Promise<void> {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
     checkModelName(name);
-    await this.#control.load(name, readOverride(name, parameters));
+    await this.#control.load(name, { override: readOverride(name, parameters), isCall });
   }
 
-  async unloadModel(name: string, options: { readonly unloadDependents: boolean }): Promise<void> {
+  async unloadModel(
+    name: string,
+    options: ControlOptions & { readonly unloadDependents: boolean },
+  ): Promise<void> {
     checkControlMode(this.#options.modelControlMode);
     if (this.#state !== "READY") throw notReady();
-    await this.#control.unload(name, options.unloadDependents);
+    await this.#control.unload(name, options);
   }
 
   checkSharedMemoryAllowed(): void {

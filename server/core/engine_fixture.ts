@@ -45,6 +45,8 @@ export interface FakeModel {
   readonly unreadable?: string;
   /** Instances fail to be created as long as this returns an error. */
   readonly instanceError?: (name: string) => unknown;
+  /** What each instance waits for before it is there. */
+  readonly initialize?: () => Promise<unknown>;
   /** What each instance says of its readiness; absent = it has no say. */
   readonly isReady?: ModelInstance["isReady"];
 }
@@ -175,9 +177,10 @@ export class EngineFixture {
     };
   }
 
-  #createInstance(name: string, model: FakeModel): Promise<FakeInstance> {
+  async #createInstance(name: string, model: FakeModel): Promise<FakeInstance> {
     const error = model.instanceError?.(name);
-    if (error !== undefined) return Promise.reject(error);
+    if (error !== undefined) throw error;
+    if (model.initialize !== undefined) await model.initialize();
     const instance = new FakeInstance(name, {
       clock: this.clock,
       executions: this.executions,
@@ -191,7 +194,7 @@ export class EngineFixture {
       await dispose();
       this.instances.delete(instance);
     };
-    return Promise.resolve(instance);
+    return instance;
   }
 
   /** Starts while virtual time passes, so that loads can take some. */

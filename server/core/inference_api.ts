@@ -64,6 +64,12 @@ export interface InferOptions {
   readonly takesAfterAbort?: boolean;
 }
 
+/** Options of a load or unload. */
+export interface ControlOptions {
+  /** A model asks for it: it must not wait for itself without end. */
+  readonly isCall?: boolean;
+}
+
 /** The trace of a request on its way through a frontend (observability.md §5.3). */
 export interface RequestTrace {
   /** Notes a point of time, ms of `traceTime()`; absent = now. */
@@ -186,8 +192,15 @@ export interface InferenceApi {
   /** Tells that every byte of the response was used: its buffers may be reused. Optional, but do call it. */
   releaseResponse(response: InferResponse): void;
   /** Loads or reloads a model in EXPLICIT mode (management.md §5); parameters are `config` and `file:<path>`. */
-  loadModel(name: string, parameters: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
-  unloadModel(name: string, options: { readonly unloadDependents: boolean }): Promise<void>;
+  loadModel(
+    name: string,
+    parameters: Readonly<Record<string, string | Uint8Array>>,
+    options?: ControlOptions,
+  ): Promise<void>;
+  unloadModel(
+    name: string,
+    options: ControlOptions & { readonly unloadDependents: boolean },
+  ): Promise<void>;
   /** Throws UNSUPPORTED unless clients may use shared memory. */
   checkSharedMemoryAllowed(): void;
   /** Registered regions of a kind; `name` "" = all, else that one. Throws NOT_FOUND (http.md §6). */

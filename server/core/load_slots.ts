@@ -1,5 +1,6 @@
 /** Lets at most so many jobs run at the same time; the others wait in order. */
 export class LoadSlots {
+  /** Below 0 while more run than there are slots, because one that was lent was taken back. */
   #free: number;
   readonly #waiting: (() => void)[] = [];
 
@@ -14,9 +15,22 @@ export class LoadSlots {
     try {
       return await job();
     } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free++;
-      else next();
+      this.#release();
     }
+  }
+
+  /** One slot more until it is disposed: for a job that one of the running ones may wait for. */
+  lend(): Disposable {
+    this.#release();
+    return { [Symbol.dispose]: () => void this.#free-- };
+  }
+
+  #release(): void {
+    this.#free++;
+    if (this.#free <= 0) return;
+    const next = this.#waiting.shift();
+    if (next === undefined) return;
+    this.#free--;
+    next();
   }
 }

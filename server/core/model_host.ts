@@ -8,6 +8,8 @@ import { Trace } from "./trace.ts";
 /** Calls of all models that may run at the same time: models that call themselves without end come to an end here. */
 const CALL_COUNT_MAX = 8192;
 
+const CALL = { isCall: true } as const;
+
 type Receive = (message: CallMessage) => Promise<void> | undefined;
 
 /** What models may ask of an engine. `engine` is looked up at each call: backends are made before there is one. */
@@ -26,8 +28,8 @@ export function createModelHost(engine: () => InferenceApi, metrics: CustomMetri
       }
     },
     isModelReady: async (name, version) => await isModelReady(engine(), name, version),
-    loadModel: async (name, parameters) => await engine().loadModel(name, parameters),
-    unloadModel: async (name, options) => await engine().unloadModel(name, options),
+    loadModel: async (name, parameters) => await engine().loadModel(name, parameters, CALL),
+    unloadModel: async (name, options) => await engine().unloadModel(name, { ...options, ...CALL }),
     openMetricFamily: (kind, name, description) => metrics.openFamily(kind, name, description),
   };
 }

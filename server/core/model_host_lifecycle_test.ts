@@ -111,3 +111,49 @@ Deno.test("ModelHost asks nothing of a server that has not started", async () =>
   await started;
   await host.unloadModel("m", { unloadDependents: false });
 });
+
+Deno.test("ModelHost.loadModel() works for models that are being loaded, however many", async () => {
+  const names = ["a", "b", "c", "d", "e"];
+  const models: Record<string, FakeModel> = { script: {} };
+  for (const name of names) {
+    models[name] = { initialize: () => hostOf().loadModel(`${name}_helper`, {}) };
+    models[`${name}_helper`] = { loadMs: 100 };
+  }
+  const { host, engine, clock } = await setUpHost(models, {
+    modelControlMode: "explicit",
+    loadModels: ["script"],
+    modelLoadThreadCount: 2,
+  });
+  const hostOf = () => host;
+  const loads = Promise.all(names.map((name) => engine.loadModel(name, {})));
+  await clock.advance(5000);
+  await loads;
+  for (const name of names) assert.equal(await host.isModelReady(`${name}_helper`, ""), true);
+});
+
+Deno.test("ModelHost.loadModel() of a model that loads itself ends with an error", async () => {
+  const messages: string[] = [];
+  const note = (work: () => Promise<void>) => () =>
+    work().catch(({ code, message }) => messages.push(`${code} ${message}`));
+  const { host, engine, clock } = await setUpHost({
+    script: {},
+    loads: { initialize: note(() => hostOf().loadModel("loads", {})) },
+    unloads: {
+      initialize: note(() => hostOf().unloadModel("unloads", { unloadDependents: false })),
+    },
+  }, { modelControlMode: "explicit", loadModels: ["script"] });
+  const hostOf = () => host;
+  const loads = ["loads", "unloads"].map((name) => engine.loadModel(name, {}));
+  await clock.advance(29_000);
+  assert.deepEqual(messages, []);
+  await clock.advance(2000);
+  await Promise.all(loads);
+  assert.equal(messages.length, 2);
+  assert.match(
+    messages[0]!,
+    /^UNAVAILABLE model 'loads' cannot be loaded or unloaded now: .* 30 s/,
+  );
+  // What was given up does not happen later on.
+  assert.equal(await host.isModelReady("unloads", ""), true);
+  assert.equal(clock.timerCount, 0);
+});

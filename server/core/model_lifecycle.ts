@@ -1,6 +1,7 @@
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import { ServerError } from "../../proto/status.ts";
+import { runInTurn } from "./call_turn.ts";
 import type { Clock } from "./clock.ts";
 import {
   composingModels,
@@ -34,6 +35,14 @@ export interface ModelLifecycleParts {
   readonly retryCount: number;
 }
 
+/** How a model is unloaded. */
+export interface UnloadOptions {
+  /** Also the models of an ensemble that were loaded only because of it. */
+  readonly unloadDependents?: boolean;
+  /** A model asked for it, and may be held up by it. */
+  readonly isCall?: boolean | undefined;
+}
+
 /** What an operation has to do, and all models that it may change or that must not change meanwhile. */
 interface Plan {
   readonly names: ReadonlySet<string>;
@@ -61,12 +70,13 @@ export class ModelLifecycle {
   readonly #parts: ModelLifecycleParts;
   readonly #reader: ModelReader;
   readonly #versions: VersionLifecycle;
+  readonly #slots: LoadSlots;
   readonly #order = new OperationOrder();
   #isClosed = false;
 
   constructor(parts: ModelLifecycleParts) {
     this.#parts = parts;
-    const slots = new LoadSlots(parts.threadCount);
+    const slots = this.#slots = new LoadSlots(parts.threadCount);
     this.#reader = new ModelReader({ ...parts, slots });
     this.#versions = new VersionLifecycle({ ...parts, slots });
   }
@@ -78,6 +88,17 @@ export class ModelLifecycle {
    * @throws ServerError that says why the directory could not be read, or why which version could not be loaded.
    */
   load(name: string, options: LoadOptions = {}): Promise<void> {
+    return options.isCall ? this.#loadAsCall(name, options) : this.#loadInTurn(name, options);
+  }
+
+  /** What one load waits for must not wait for a slot that the first one has. */
+  async #loadAsCall(name: string, options: LoadOptions): Promise<void> {
+    using _slot = this.#slots.lend();
+    const { clock } = this.#parts;
+    await runInTurn(name, clock, (begin) => this.#loadInTurn(name, options, begin));
+  }
+
+  #loadInTurn(name: string, options: LoadOptions, begin?: () => boolean): Promise<void> {
     return this.#inOrder(name, async () => {
       const sources = await this.#reader.readAll(name, options);
       const plan = { name, options, sources, loaded: new Set<string>() };
@@ -85,14 +106,23 @@ export class ModelLifecycle {
         for (const { hold } of sources.values()) await hold?.settle();
       };
       return { names: this.#withDependents(sources.keys()), run: () => this.#load(plan), done };
-    });
+    }, begin);
   }
 
   /**
    * Unloads a model; settles when it serves no more, while requests in flight may still be running. With
    * `unloadDependents` also the models of an ensemble that were loaded only because of it.
    */
-  unload(name: string, unloadDependents = false): Promise<void> {
+  unload(
+    name: string,
+    { unloadDependents = false, isCall = false }: UnloadOptions = {},
+  ): Promise<void> {
+    if (!isCall) return this.#unloadInTurn(name, unloadDependents);
+    const { clock } = this.#parts;
+    return runInTurn(name, clock, (begin) => this.#unloadInTurn(name, unloadDependents, begin));
+  }
+
+  #unloadInTurn(name: string, unloadDependents: boolean, begin?: () => boolean): Promise<void> {
     const { promise: started, resolve } = Promise.withResolvers<void>();
     const ended = this.#inOrder(name, () => {
       const names = unloadDependents ? this.#unloadedWith(name) : [name];
@@ -103,7 +133,7 @@ export class ModelLifecycle {
         await Promise.all(retired);
       };
       return Promise.resolve({ names: this.#withDependents(names), run });
-    });
+    }, begin);
     return Promise.race([started, ended]);
   }
 
@@ -129,7 +159,11 @@ export class ModelLifecycle {
   }
 
   /** Runs an operation when it is its turn for all the models it touches; what these are may turn out only then. */
-  async #inOrder(name: string, makePlan: () => Promise<Plan>): Promise<void> {
+  async #inOrder(
+    name: string,
+    makePlan: () => Promise<Plan>,
+    begin: () => boolean = () => true,
+  ): Promise<void> {
     let names: ReadonlySet<string> = this.#related(name);
     for (let isDone = false; !isDone;) {
       await this.#order.run(names, async () => {
@@ -138,7 +172,7 @@ export class ModelLifecycle {
         isDone = plan.names.isSubsetOf(names);
         names = names.union(plan.names);
         try {
-          if (isDone) await plan.run();
+          if (isDone && begin()) await plan.run();
         } finally {
           await plan.done?.();
         }

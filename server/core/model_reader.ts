@@ -27,6 +27,8 @@ export interface LoadOptions {
   readonly isStart?: boolean;
   /** The same, unless it serves as it was before. */
   readonly isPoll?: boolean;
+  /** A model asked for it, and may be held up by it. */
+  readonly isCall?: boolean | undefined;
 }
 
 /** A directory that is a model, but of which the version policy leaves nothing: told like a version that failed. */

@@ -3,13 +3,13 @@ import type { Clock } from "./clock.ts";
 import type { ModelIndexEntry } from "./inference_api.ts";
 import { type Log, moduleLog } from "./log.ts";
 import { splitModelId } from "./model_id.ts";
-import type { ModelLifecycle } from "./model_lifecycle.ts";
+import type { ModelLifecycle, UnloadOptions } from "./model_lifecycle.ts";
+import type { LoadOptions } from "./model_reader.ts";
 import type { ModelRegistry, ReadFailure } from "./model_registry.ts";
 import type { WatchedRepository } from "./model_repositories.ts";
 import { DUPLICATE_MODEL_REASON, type ModelRepository } from "./model_repository.ts";
 import type { RepositoryLook } from "./model_repository_look.ts";
 import type { ServerOptions } from "./options.ts";
-import type { ModelOverride } from "./override_files.ts";
 import { RepositoryPoller } from "./repository_poller.ts";
 import { listStartedModels, type StartedModel, startModelNames } from "./start.ts";
 
@@ -62,24 +62,27 @@ export class RepositoryControl {
   }
 
   /** Loads what clients call by this name: with namespacing in every repository that has it. */
-  async load(name: string, override: ModelOverride | undefined): Promise<void> {
-    const { options, lifecycle } = this.#parts;
+  async load(
+    name: string,
+    options: Pick<LoadOptions, "override" | "isCall">,
+  ): Promise<void> {
+    const { lifecycle } = this.#parts;
     const ids = [name];
-    if (options.modelNamespacing) {
+    if (this.#parts.options.modelNamespacing) {
       await this.#list().catch(() => {});
       const found = this.#ids.filter((id) => splitModelId(id).name === name);
       if (found.length > 0) ids.splice(0, 1, ...found);
     }
-    await settleAll(ids.map((id) => lifecycle.load(id, { override })));
+    await settleAll(ids.map((id) => lifecycle.load(id, options)));
     await this.#list().catch(() => {});
   }
 
   /** Unloads what clients call by this name. */
-  async unload(name: string, unloadDependents: boolean): Promise<void> {
+  async unload(name: string, options: UnloadOptions): Promise<void> {
     const { registry, lifecycle } = this.#parts;
     const known = registry.findAll(name).map((entry) => entry.name);
     const ids = known.length === 0 ? [name] : known;
-    await settleAll(ids.map((id) => lifecycle.unload(id, unloadDependents)));
+    await settleAll(ids.map((id) => lifecycle.unload(id, options)));
   }
 
   /** The repository index (management.md §3.1). */
