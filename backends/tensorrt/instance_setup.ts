@@ -9,12 +9,14 @@ import type { DeviceCalls, DeviceObject } from "../../ffi/cuda/device_calls.ts";
 import { CudaError } from "../../ffi/cuda/error.ts";
 import { TensorRtError } from "../../ffi/tensorrt/error.ts";
 import type { BackendLog, InstancePlacement } from "../backend.ts";
+import type { DeviceMemory } from "../device_list.ts";
 import { dropGraphs, placeTensor, prepareContext } from "./context_state.ts";
 import { captureGraph, captureObstacle, plannedGraphs } from "./cuda_graphs.ts";
 import type { HeldEngine } from "./engine_store.ts";
 import type { Machine, ProfileContext } from "./machine.ts";
 import type { MergedInput } from "./merge_inputs.ts";
 import { OutputBlocks } from "./output_blocks.ts";
+import { PinnedMemory } from "./pinned_memory.ts";
 import { formatByteSize, type RunPlan } from "./run_plan.ts";
 import { TensorBuffers } from "./tensor_buffers.ts";
 
@@ -29,6 +31,8 @@ export interface MachineParts {
   readonly allocationStrategy: number;
   readonly gate: CallGate;
   readonly log: BackendLog;
+  /** Pinned memory of all models; absent = without bound. */
+  readonly pinnedBudget: DeviceMemory["pinned"] | undefined;
 }
 
 /** A machine and what frees it. */
@@ -57,9 +61,11 @@ export async function createMachine(parts: MachineParts): Promise<OwnedMachine> 
   const stream = own(await device.createStream(streamPriority(priority)));
   const hasOutputStream = cuda?.outputCopyStream === true;
   const busyWait = cuda?.busyWaitEvents === true;
-  const buffers = new TensorBuffers(device, { isPinned: inputPinnedMemory?.enable ?? true, warn });
+  const pinned = new PinnedMemory(device, { budget: parts.pinnedBudget, warn });
+  const isOn = (setting: { readonly enable: boolean } | undefined) => setting?.enable ?? true;
+  const buffers = new TensorBuffers(device, isOn(inputPinnedMemory) ? pinned : undefined);
   stack.use(buffers);
-  const blocks = new OutputBlocks(device, { isPinned: outputPinnedMemory?.enable ?? true, warn });
+  const blocks = new OutputBlocks(isOn(outputPinnedMemory) ? pinned : undefined);
   stack.use(blocks);
   const machine: Machine = {
     plan,

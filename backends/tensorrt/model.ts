@@ -2,6 +2,7 @@ import { ServerError } from "../../proto/status.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { CallGate } from "../../ffi/call_gate.ts";
 import type { BackendLog, BackendModel, InstancePlacement, ModelInstance } from "../backend.ts";
+import type { DeviceMemory } from "../device_list.ts";
 import { checkConfig } from "./config_check.ts";
 import type { EngineStore, HeldEngine } from "./engine_store.ts";
 import { TensorRtInstance } from "./instance.ts";
@@ -21,6 +22,7 @@ export interface TensorRtModelParts {
   readonly log: BackendLog;
   readonly now: () => number;
   readonly countBatchRetry: () => void;
+  readonly pinnedBudget: DeviceMemory["pinned"] | undefined;
   /** Passes TensorRT's log on. */
   readonly passLog: () => void;
 }
@@ -59,8 +61,17 @@ export class TensorRtModel implements BackendModel {
       if (held.engine !== this.#parts.held.engine) checkConfig(config, signature, name);
       const plan = createRunPlan(config, signature, name);
       const profiles = chooseProfiles(group, signature, name);
-      const parts = { placement, config, plan, held, profiles, allocationStrategy, gate, log };
-      const { machine, dispose } = await createMachine(parts);
+      const { machine, dispose } = await createMachine({
+        placement,
+        config,
+        plan,
+        held,
+        profiles,
+        allocationStrategy,
+        gate,
+        log,
+        pinnedBudget: this.#parts.pinnedBudget,
+      });
       return new TensorRtInstance({ placement, machine, now, countBatchRetry, dispose });
     } catch (error) {
       await held.release();

@@ -116,7 +116,7 @@ async function addInput(machine: Machine, input: MergedInput, list: CallList): P
   const size = BigInt(byteSize);
   device.add(list, "cudaMemcpyAsync", [
     target.address,
-    staging.address,
+    staging.object.address,
     size,
     HOST_TO_DEVICE,
     stream,

@@ -1,6 +1,6 @@
 import type { DeviceCalls, DeviceObject } from "../../ffi/cuda/device_calls.ts";
-import { CudaError } from "../../ffi/cuda/error.ts";
-import { allocateAligned, pointerAt, viewMemory } from "../../ffi/memory.ts";
+import { allocateAligned } from "../../ffi/memory.ts";
+import type { PinnedBlock, PinnedMemory } from "./pinned_memory.ts";
 
 /** Device memory of one tensor. */
 export interface DeviceBuffer {
@@ -8,31 +8,20 @@ export interface DeviceBuffer {
   readonly byteSize: number;
 }
 
-/** Pinned memory that an input passes through. */
-export interface StagingBuffer {
-  readonly address: bigint;
-  readonly bytes: Uint8Array<ArrayBuffer>;
-}
-
-const MIN_STAGING_BYTE_SIZE = 4096;
 const MIN_DEVICE_BYTE_SIZE = 256;
 
 /** The memory of an instance's tensors: on the device, on the machine for shape tensors, pinned for inputs. */
 export class TensorBuffers implements AsyncDisposable {
   readonly #device: DeviceCalls;
   readonly #buffers = new Map<string, { object: DeviceObject; byteSize: number }>();
-  readonly #staging = new Map<string, { object: DeviceObject; buffer: StagingBuffer }>();
+  readonly #staging = new Map<string, PinnedBlock>();
   readonly #host = new Map<string, Uint8Array<ArrayBuffer>>();
-  readonly #warn: (message: string) => void;
-  #isPinned: boolean;
+  readonly #pinned: PinnedMemory | undefined;
 
-  constructor(
-    device: DeviceCalls,
-    { isPinned, warn }: { readonly isPinned: boolean; readonly warn: (message: string) => void },
-  ) {
+  /** Without `pinned`, inputs are copied from where they are. */
+  constructor(device: DeviceCalls, pinned: PinnedMemory | undefined) {
     this.#device = device;
-    this.#isPinned = isPinned;
-    this.#warn = warn;
+    this.#pinned = pinned;
   }
 
   /** The device memory of a tensor, if it has some. */
@@ -60,41 +49,36 @@ export class TensorBuffers implements AsyncDisposable {
     return bytes;
   }
 
-  /** Pinned memory for an input; undefined where inputs are copied from where they are. */
+  /** Pinned memory for an input; undefined where it is copied from where it is. */
   staging(
     name: string,
     byteSize: number,
-  ): StagingBuffer | undefined | Promise<StagingBuffer | undefined> {
-    if (!this.#isPinned) return undefined;
+  ): PinnedBlock | undefined | Promise<PinnedBlock | undefined> {
+    if (this.#pinned === undefined) return undefined;
     const found = this.#staging.get(name);
-    if (found !== undefined && found.buffer.bytes.byteLength >= byteSize) return found.buffer;
-    return this.#growStaging(name, byteSize);
+    if (found !== undefined && found.bytes.byteLength >= byteSize) return found;
+    return this.#growStaging(this.#pinned, name, byteSize);
   }
 
-  async #growStaging(name: string, byteSize: number): Promise<StagingBuffer | undefined> {
-    let size = MIN_STAGING_BYTE_SIZE;
-    while (size < byteSize) size *= 2;
+  async #growStaging(
+    pinned: PinnedMemory,
+    name: string,
+    byteSize: number,
+  ): Promise<PinnedBlock | undefined> {
     const old = this.#staging.get(name);
     this.#staging.delete(name);
-    if (old !== undefined) await this.#device.destroy([old.object]);
-    try {
-      const object = await this.#device.allocatePinned(size);
-      const bytes = new Uint8Array(viewMemory(pointerAt(object.address)!, size));
-      const buffer = { address: object.address, bytes };
-      this.#staging.set(name, { object, buffer });
-      return buffer;
-    } catch (error) {
-      if (!(error instanceof CudaError)) throw error;
-      this.#warn(`no pinned memory for input '${name}' (${size} bytes): ${error.message}`);
-      this.#isPinned = false;
-      return undefined;
-    }
+    if (old !== undefined) await pinned.free([old]);
+    const block = await pinned.allocate(byteSize);
+    if (block !== undefined) this.#staging.set(name, block);
+    return block;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const objects = [...this.#buffers.values(), ...this.#staging.values()];
+    const objects = [...this.#buffers.values()].map(({ object }) => object);
+    const blocks = [...this.#staging.values()];
     this.#buffers.clear();
     this.#staging.clear();
-    await this.#device.destroy(objects.map(({ object }) => object));
+    await this.#pinned?.free(blocks);
+    await this.#device.destroy(objects);
   }
 }

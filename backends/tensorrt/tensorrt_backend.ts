@@ -78,6 +78,7 @@ export class TensorRtBackend implements Backend {
       log,
       now,
       countBatchRetry: () => countBatchRetry(name, version),
+      pinnedBudget: this.#context.deviceMemory?.pinned,
       passLog: () => void this.#slots?.then(({ library }) => this.#passLog(library.logger)),
     });
   }
