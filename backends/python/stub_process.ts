@@ -17,8 +17,8 @@ export interface StubCommand {
 }
 
 interface Channels {
-  readonly a: Deno.UnixConn;
-  readonly b: Deno.UnixConn;
+  a: Deno.UnixConn;
+  b: Deno.UnixConn;
 }
 
 /**
@@ -42,8 +42,13 @@ export class StubProcess {
   /** Starts it and waits for its connections. @throws ServerError when it does not come so far; it is gone then. */
   static async start(command: StubCommand): Promise<StubProcess> {
     const channels = Promise.withResolvers<Channels>();
+    const opened: Partial<Channels> = {};
     const listener = listen(command.socketPath);
-    void acceptAll(listener, channels.resolve, command.onFurtherConnection);
+    void acceptAll(listener, {
+      opened,
+      onChannels: channels.resolve,
+      onFurther: command.onFurtherConnection,
+    });
     let child: Deno.ChildProcess;
     try {
       child = spawn(command);
@@ -62,6 +67,8 @@ export class StubProcess {
     } catch (error) {
       killGroup(child);
       await ended;
+      opened.a?.close();
+      opened.b?.close();
       throw error;
     } finally {
       clearTimeout(timer);
@@ -125,17 +132,20 @@ function spawn({ executable, stubPath, socketPath, environment }: StubCommand): 
 /** Sorts connections by their first byte until the listener closes. */
 async function acceptAll(
   listener: Deno.UnixListener,
-  onChannels: (channels: Channels) => void,
-  onFurther: (connection: Deno.UnixConn) => void,
+  { opened, onChannels, onFurther }: {
+    /** Those of the process itself, as they come. */
+    readonly opened: Partial<Channels>;
+    readonly onChannels: (channels: Channels) => void;
+    readonly onFurther: (connection: Deno.UnixConn) => void;
+  },
 ): Promise<void> {
-  let a: Deno.UnixConn | undefined;
-  let b: Deno.UnixConn | undefined;
   const sort = async (connection: Deno.UnixConn) => {
     const letter = await firstLetter(connection);
-    if (letter === "A" && a === undefined) a = connection;
-    else if (letter === "B" && b === undefined) b = connection;
+    if (letter === "A" && opened.a === undefined) opened.a = connection;
+    else if (letter === "B" && opened.b === undefined) opened.b = connection;
     else if (letter === "C") return onFurther(connection);
     else return connection.close();
+    const { a, b } = opened;
     if (a !== undefined && b !== undefined) onChannels({ a, b });
   };
   try {

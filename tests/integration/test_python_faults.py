@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import threading
 import time
 
@@ -17,6 +18,7 @@ from nereid_testing.python_models import (
     HEAD,
     add_python,
     is_alive,
+    named_shared_memory,
     runtime_folders,
     stub_processes,
 )
@@ -63,14 +65,13 @@ def begin(tmp_path, start, *flags, **options):
 
 @pytest.fixture
 def server(tmp_path, start):
-    shared_before = set(os.listdir("/dev/shm"))
     each = begin(tmp_path, start)
     yield each
     processes = stub_processes(each)
+    assert named_shared_memory([each.process.pid, *processes]) == set()
     assert wait_until(lambda: inflight(each, "fault") in (0, None), 10)
     each.stop()
     assert wait_until(lambda: not any(map(is_alive, processes)))
-    assert set(os.listdir("/dev/shm")) <= shared_before
 
 
 @pytest.fixture(params=["http", "grpc"])
@@ -253,20 +254,23 @@ def _find(command):
 def test_nothing_is_left_when_the_server_ends(tmp_path, start, number):
     repository = Repository(tmp_path / "repository")
     add_python(repository, "fault", FAULT, instances=2)
-    shared_before = set(os.listdir("/dev/shm"))
-    before = set(runtime_folders("/tmp"))
-    server = start(repository.root)
+    # A short path: sockets lie in it.
+    with tempfile.TemporaryDirectory(prefix="nereid-test-", dir="/tmp") as place:
+        leave(start(repository.root, prefix=["env", f"TMPDIR={place}"]), place, number)
+
+
+def leave(server, place, number):
     client = PROTOCOLS["http"](server)
     ask(client, 0)
     client.close()
     processes = stub_processes(server)
     assert len(processes) == 2
-    (folder,) = set(runtime_folders("/tmp")) - before
+    assert named_shared_memory([server.process.pid, *processes]) == set()
+    assert len(runtime_folders(place)) == 1
     server.process.send_signal(number)
     server.process.wait(20)
     assert wait_until(lambda: not any(map(is_alive, processes)), 5)
-    assert wait_until(lambda: folder not in runtime_folders("/tmp"), 5)
-    assert set(os.listdir("/dev/shm")) <= shared_before
+    assert wait_until(lambda: runtime_folders(place) == [], 10)
 
 
 def test_a_model_that_does_not_end(tmp_path, start):

@@ -20,6 +20,7 @@ from nereid_testing.python_models import (
     ECHO,
     add_python,
     is_alive,
+    named_shared_memory,
     runtime_folders,
     stub_processes,
     write_python_repository,
@@ -41,7 +42,6 @@ def server(tmp_path_factory, place):
     root = tmp_path_factory.mktemp("python_models")
     write_python_repository(root)
     temporary = tmp_path_factory.mktemp("temporary")
-    shared_before = set(os.listdir("/dev/shm"))
     prefix = ["env", f"NEREID_MARKER={place}", f"TMPDIR={temporary}"]
     with ServerProcess(root, "--exit-on-error=false", "--strict-readiness=false", wait="live", prefix=prefix) as each:
         wait_until(lambda: call(each, "GET", "/v2/models/add_sub/ready").status == 200, 30)
@@ -50,11 +50,11 @@ def server(tmp_path_factory, place):
             assert wait_until(lambda: inflight(each, model) == 0, 10), model  # noqa: B023
         processes = stub_processes(each)
         assert len(processes) > 10
+        assert named_shared_memory([each.process.pid, *processes]) == set()
         assert len(runtime_folders(temporary)) == 1
         each.stop()
         assert wait_until(lambda: not any(map(is_alive, processes)))
         assert wait_until(lambda: runtime_folders(temporary) == [])
-        assert set(os.listdir("/dev/shm")) <= shared_before
 
 
 @pytest.fixture(params=["http", "grpc"])
