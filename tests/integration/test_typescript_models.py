@@ -177,6 +177,14 @@ def test_answers_after_execute(client):
     assert status_of(caught.value, client) == ("INVALID_ARGUMENT" if client.name == "grpc" else "400")
 
 
+def test_a_model_asks_for_further_turns(stream):
+    options = {"sequence_id": 77, "sequence_start": True, "sequence_end": True}
+    stream.send("turns", {"INPUT": np.array([[3]], np.int32)}, enable_empty_final_response=True, **options)
+    results = [stream.good() for _ in range(3)]
+    assert [result.as_numpy("OUTPUT").tolist() for result in results] == [[[2]], [[1]], [[0]]]
+    assert [is_final(result) for result in results] == [False, False, True]
+
+
 def test_metrics_of_a_model(client, server):
     before = int(client.infer("metrics", {"IN": np.zeros([3], np.int32)}).as_numpy("OUT")[0])
     text = call(server, "GET", "/metrics", port=server.metrics_port).body.decode()
@@ -211,6 +219,20 @@ def test_a_changed_model_or_sibling_is_loaded_anew(tmp_path, start):
     assert wait_until(lambda: value() == [22], 20)
     (version / "model.ts").write_text(source.replace("VALUE + 0", "VALUE + 300"))
     assert wait_until(lambda: value() == [322], 20)
+    each.close()
+
+
+def test_the_server_stops_while_a_model_loops(tmp_path, start):
+    repository = Repository(tmp_path / "repository")
+    add_typescript(repository, "fault", "fault")
+    server = start(repository.root, "--exit-timeout-secs=2")
+    each = PROTOCOLS["grpc"](server)
+    answers = []
+    each.client.async_infer("fault", each.inputs({"IN": np.array([15], np.int32)}), lambda *answer: answers.append(answer))
+    assert wait_until(lambda: inflight(server, "fault") == 1)
+    begun = time.monotonic()
+    server.stop()
+    assert time.monotonic() - begun < 15
     each.close()
 
 
