@@ -27,6 +27,7 @@ export interface Cell {
 const WARM_SECONDS = 0.5;
 /** Once per server and kind of request: until the compiler is done with the code on the way. */
 const FIRST_WARM_SECONDS = 4;
+const FIRST_WARM_REQUESTS = 10_000;
 const warmed = new WeakMap<MeasuredProcess, Set<string>>();
 /** Processors that other programs may keep busy without a measurement being tried again. */
 export const QUIET = 0.2;
@@ -55,6 +56,7 @@ export async function measure(
     port: request.way.startsWith("grpc") ? target.grpcPort : target.httpPort,
     concurrency,
     warmSeconds: isFirst ? FIRST_WARM_SECONDS : WARM_SECONDS,
+    warmRequests: isFirst ? FIRST_WARM_REQUESTS : 0,
     seconds: options.seconds,
   };
   let best = await measureOnce(target, job, options);
