@@ -108,6 +108,10 @@ export class MachineDevices implements Devices, Disposable {
   }
 
   async #open(): Promise<Found> {
+    if (!await isFfiAllowed()) {
+      const error = new Error("Native libraries may not be opened here (--allow-ffi)");
+      return { nvml: error, cuda: error };
+    }
     const { nvmlPath, cudaDriverPath } = this.#options;
     const [nvml, cuda] = await Promise.all([
       Nvml.open(nvmlPath).catch(asError),
@@ -125,6 +129,11 @@ export class MachineDevices implements Devices, Disposable {
     this.#isDisposed = true;
     this.#nvml?.[Symbol.dispose]();
   }
+}
+
+/** Opening a library without the permission would ask somebody at a terminal. */
+async function isFfiAllowed(): Promise<boolean> {
+  return (await Deno.permissions.query({ name: "ffi" })).state === "granted";
 }
 
 function asError(reason: unknown): Error {

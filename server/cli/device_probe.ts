@@ -21,6 +21,9 @@ export async function runProbe(
   { limitMs = PROBE_LIMIT_MS, env = {}, signal }: ProbeOptions = {},
 ): Promise<ProbeAnswer> {
   if (signal?.aborted) return { error: "the server is exiting" };
+  if (!await mayRun(Deno.execPath())) {
+    return { error: "no process for a look may be started here (--allow-run)" };
+  }
   let child: Deno.ChildProcess;
   try {
     child = startProbe(request, env);
@@ -97,6 +100,11 @@ export async function probeOnnxRuntime(
     last = answer;
   }
   return last;
+}
+
+/** Whether a program may be started; without the permission somebody at a terminal would be asked. */
+export async function mayRun(command: string): Promise<boolean> {
+  return (await Deno.permissions.query({ name: "run", command })).state === "granted";
 }
 
 function startProbe(

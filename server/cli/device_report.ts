@@ -38,7 +38,8 @@ export function formatInventory(inventory: DeviceInventory): string {
   }
   lines.push("", "Backends");
   for (const { name, kinds, error } of backends) {
-    lines.push(row(name, error ?? kinds.filter(isUsable).map(formatOffer).join(", ") ?? ""));
+    const usable = kinds.filter(isUsable).map(formatOffer).join(", ");
+    lines.push(row(name, error ?? (usable || "nothing that is here")));
     for (const offer of kinds) {
       if (isUsable(offer)) continue;
       lines.push(row("", `not ${DEVICE_CLASS_NAMES[offer.device]}: ${offer.refusal}`));

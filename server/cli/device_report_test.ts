@@ -50,6 +50,10 @@ const INVENTORY: DeviceInventory = {
         { kind: "KIND_CPU", device: "cpu", deviceIds: [0] },
       ],
     },
+    {
+      name: "tensorrt",
+      kinds: [{ kind: "KIND_GPU", device: "cuda", deviceIds: [], refusal: "no driver" }],
+    },
     { name: "broken", kinds: [], error: "cannot be opened" },
   ],
 };
@@ -76,6 +80,8 @@ Deno.test("formatInventory() shows devices, libraries and backends, and how to g
     "Backends",
     "identity         CUDA (KIND_GPU, devices 0), CPU (KIND_CPU)",
     "not WebGPU: not for it",
+    "tensorrt         nothing that is here",
+    "not CUDA: no driver",
     "broken           cannot be opened",
     "",
   ]);

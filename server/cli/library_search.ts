@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { KnownLibrary } from "./device_libraries.ts";
-import { type ProbeOptions, runProbe } from "./device_probe.ts";
+import { mayRun, type ProbeOptions, runProbe } from "./device_probe.ts";
 
 /** A library of the inventory; found ones have a path, others a reason. */
 export interface LibraryReport {
@@ -35,6 +35,7 @@ print(json.dumps({"executable": sys.executable, "version": platform.python_versi
 
 /** Asks a Python about itself. @returns the reason when it cannot be asked. Never rejects. */
 export async function findPython(executable: string): Promise<PythonReport | string> {
+  if (!await mayRun(executable)) return "it may not be started here (--allow-run)";
   const limit = AbortSignal.timeout(PYTHON_LIMIT_MS);
   try {
     const { code, stdout, stderr } = await new Deno.Command(executable, {

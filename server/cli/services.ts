@@ -147,8 +147,8 @@ function planMetrics(metrics: MetricsServiceOptions, parts: ServiceParts): Servi
       read: () => parts.devices.machine.readGpus(),
     })
     : undefined;
-  // Energy counts from here. Nobody waits for it: a driver may take its time to start.
-  void gpu?.sample();
+  // Energy counts from here, about. Not before the ports are open: a driver may take its time to start.
+  parts.clock.setTimer(0, () => void gpu?.sample());
   const http = createMetricsHandler(() => parts.server.metrics(), {
     counterLatencies: metrics.settings.counterLatencies,
     cpu: metrics.cpuMetrics ? cpu : undefined,

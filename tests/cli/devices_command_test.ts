@@ -32,6 +32,23 @@ Deno.test("devices lists what is here, and for what is missing the reason and wh
   }
 });
 
+Deno.test("devices lists what it may look at, and asks nobody for the rest", async () => {
+  const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "--no-prompt", "--allow-read", "--allow-env", `${PROJECT}mod.ts`, "devices"],
+    env: { NO_COLOR: "1" },
+    signal: AbortSignal.timeout(60_000),
+  }).output();
+  const text = new TextDecoder().decode(stdout);
+  equal(code, 0);
+  match(text, /\n {2}NVIDIA driver +Native libraries may not be opened here \(--allow-ffi\)\n/);
+  match(text, /\n {2}Python +missing: it may not be started here \(--allow-run\)\n/);
+  match(
+    text,
+    /\n {2}TensorRT +missing: no process for a look may be started here \(--allow-run\)\n/,
+  );
+  match(text, /\n {2}identity +CPU \(KIND_CPU\)\n/);
+});
+
 Deno.test("devices explains itself and refuses what it does not know", async () => {
   const help = await devices(["--help"]);
   equal(help.code, 0);
