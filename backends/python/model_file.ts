@@ -46,3 +46,11 @@ export function checkInstanceName(name: string): void {
     `Invalid stub name: contains invalid characters: '${name}'`,
   );
 }
+
+/** Whether a compiled stub lies beside the model, as the reference takes one for other versions of Python. */
+export async function hasCompiledStub({ modelDirectory }: ModelSource): Promise<boolean> {
+  return await Deno.stat(`${modelDirectory}/triton_python_backend_stub`).then(
+    () => true,
+    () => false,
+  );
+}

@@ -12,7 +12,7 @@ import { applyCompletion } from "./auto_complete.ts";
 import { EnvironmentStore } from "./environment_store.ts";
 import { chooseInterpreter } from "./interpreter.ts";
 import { PythonModel, type PythonModelParts, startSession } from "./model.ts";
-import { findPythonFile } from "./model_file.ts";
+import { findPythonFile, hasCompiledStub } from "./model_file.ts";
 import { checkModelParameters } from "./model_parameters.ts";
 import { type PythonSettings, readPythonSettings } from "./python_settings.ts";
 import { RuntimeFolder } from "./runtime_folder.ts";
@@ -62,6 +62,12 @@ export class PythonBackend implements Backend {
   }
 
   async openModel(source: ModelSource): Promise<BackendModel> {
+    if (await hasCompiledStub(source)) {
+      this.#context.log.warning(
+        `model '${source.name}': triton_python_backend_stub is not used; any Python with NumPy runs ` +
+          `the model, see EXECUTION_ENV_PATH and --backend-config=python,python-executable`,
+      );
+    }
     return new PythonModel(await this.#prepare(source));
   }
 
