@@ -54,10 +54,10 @@ export class LiveRequest implements InferRequest {
 
   /** A getter, so that it can be seen whether a model took it. */
   get send(): InferRequest["send"] {
-    const state = this.#state;
-    state.isSendTaken = true;
+    this.#state.isSendTaken = true;
+    // Holds the request: it is not dropped while a model has the function.
     return (response: InferResponse | undefined, options?: { readonly isFinal?: boolean }) =>
-      state.send(response, options?.isFinal);
+      this.#state.send(response, options?.isFinal);
   }
 
   input<Type extends Datatype>(name: string, datatype: Type): TensorOf<Type> {
