@@ -95,7 +95,8 @@ export function unknownBackendError(
   const message =
     `unable to find backend library for backend '${config.backend}', try specifying ` +
     `runtime on the model configuration.`;
-  const hint = `this server has the backends ${backendNames.join(", ")}`;
+  const hint = `this server has the backends ${backendNames.join(", ")}, and those that are a ` +
+    "folder of --backend-directory with a model.py";
   return configError([{ path: "backend", message, hint }], positions);
 }
 

@@ -188,6 +188,7 @@ Deno.test("unknownBackendError() names the backends there are", () => {
   equal(
     unknownBackendError(config, ["onnxruntime"]).message,
     "unable to find backend library for backend 'tensorrt', try specifying runtime on the model " +
-      "configuration. (backend); this server has the backends onnxruntime",
+      "configuration. (backend); this server has the backends onnxruntime, and those that are a " +
+      "folder of --backend-directory with a model.py",
   );
 });
