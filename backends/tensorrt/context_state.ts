@@ -89,11 +89,12 @@ function setShape(
   { plan: { name }, shape }: MergedInput,
 ): void {
   shapes.delete(name);
+  const { position } = library.logger;
   if (context.setInputShape(name, shape)) {
     shapes.set(name, [...shape]);
     return;
   }
-  const reasons = errorText(library.logger.drain());
+  const reasons = errorText(library.logger.since(position));
   throw new ServerError(
     "INVALID_ARG",
     `request specifies invalid shape [${shape}] for input '${name}' for ${plan.modelName}` +
@@ -128,12 +129,13 @@ function setHostOutput({ buffers }: Machine, state: ProfileContext, output: Outp
 function readOutputShapes({ plan, library }: Machine, state: ProfileContext): void {
   const { context, outputShapes } = state;
   outputShapes.clear();
+  const { position } = library.logger;
   const missing = context.inferShapes();
   for (const { name } of plan.outputs.values()) {
     const shape = missing === 0 ? context.shapeOf(name) : undefined;
     if (shape === undefined || shape.some((dim) => dim < -1)) {
       outputShapes.clear();
-      const reasons = errorText(library.logger.drain());
+      const reasons = errorText(library.logger.since(position));
       throw new ServerError(
         "INVALID_ARG",
         `the shape of output '${name}' of model '${plan.modelName}' cannot be told` +

@@ -113,6 +113,7 @@ export async function captureGraph(
     throw refusal(`the shape of output '${name}' depends on the data`, []);
   }
   const { device, stream, library } = machine;
+  const position = library.logger.mark();
   // TensorRT wants one ordinary run before: it may still allocate then.
   const first = new CallList();
   device.begin(first);
@@ -129,7 +130,7 @@ export async function captureGraph(
   device.add(list, "cudaStreamEndCapture", [stream, addressOf(graph.cell)]);
   const failed = await list.run(library.runner);
   if (failed?.name === "enqueueV3") await endCapture(machine, graph);
-  if (failed !== undefined) throw refusal(`${failed.name} failed`, library.logger.drain());
+  if (failed !== undefined) throw refusal(`${failed.name} failed`, library.logger.since(position));
   const make = new CallList();
   make.keep(executable.cell);
   device.begin(make);
@@ -161,8 +162,11 @@ async function endCapture(
 }
 
 async function runOrRefuse({ library, device }: Machine, list: CallList): Promise<void> {
+  const position = library.logger.mark();
   const failed = await list.run(library.runner);
   if (failed === undefined) return;
-  if (failed.name === "enqueueV3") throw refusal("enqueueV3 failed", library.logger.drain());
+  if (failed.name === "enqueueV3") {
+    throw refusal("enqueueV3 failed", library.logger.since(position));
+  }
   throw device.failure(failed.name, Number(failed.result & 0xffff_ffffn));
 }

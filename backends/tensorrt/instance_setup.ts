@@ -81,6 +81,7 @@ export async function createMachine(parts: MachineParts): Promise<OwnedMachine> 
     allocators: new Map(),
     graphs: [],
     list: new CallList(),
+    logPosition: 0,
     gate: parts.gate,
     isEager: eagerBatching === true,
   };

@@ -50,6 +50,8 @@ export interface Machine {
   readonly graphs: CudaGraph[];
   /** The calls of the run in progress; kept, since making one costs more than filling it. */
   readonly list: CallList;
+  /** Where TensorRT's log was when the run began. */
+  logPosition: number;
   /** Bounds the lists of calls in flight of all models. */
   readonly gate: CallGate;
   /** Whether an input is on its way to the device while the next is still being put together. */

@@ -42,6 +42,7 @@ interface PendingOutput {
  * known before. When it throws, no memory is in use any more.
  */
 export async function runBatch(machine: Machine, order: RunOrder): Promise<CollectedOutput[]> {
+  machine.logPosition = machine.library.logger.position;
   try {
     return await runCalls(machine, order);
   } finally {
@@ -279,7 +280,7 @@ async function runFailure(machine: Machine, failed: FailedCall): Promise<ServerE
     list.add("cudaStreamSynchronize", address, { args: [each], expect: "anything" });
   }
   await list.run(library.runner);
-  const reasons = errorText(library.logger.drain());
+  const reasons = errorText(library.logger.since(machine.logPosition));
   const what = failed.name === "enqueueV3"
     ? `TensorRT cannot run model '${plan.modelName}'`
     : device.failure(failed.name, Number(failed.result & 0xffff_ffffn)).message;

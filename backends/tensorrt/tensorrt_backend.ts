@@ -35,6 +35,7 @@ export class TensorRtBackend implements Backend {
   readonly #prepared = new Map<ModelConfig, PreparedEngine>();
   #slots: Promise<DeviceSlots> | undefined;
   #isChecked = false;
+  #logPosition = 0;
 
   constructor(context: BackendContext) {
     this.#context = context;
@@ -162,7 +163,9 @@ export class TensorRtBackend implements Backend {
 
   #passLog(logger: DeviceSlots["library"]["logger"]): void {
     const { log } = this.#context;
-    for (const { severity, text } of logger.drain()) {
+    const lines = logger.since(this.#logPosition);
+    this.#logPosition = logger.position;
+    for (const { severity, text } of lines) {
       const line = `TensorRT: ${text}`;
       if (severity === "verbose" || severity === "info") log.verbose(1, line);
       else log.warning(line);

@@ -3,7 +3,7 @@ import { addressOf, addressOfPointer, cString } from "../memory.ts";
 
 const F_SETFL = 4;
 const O_NONBLOCK = 2048;
-const DRAIN_BYTE_SIZE = 64 * 1024;
+const READ_BYTE_SIZE = 64 * 1024;
 const MAX_KEPT_LINES = 200;
 
 const LIBC_SYMBOLS = {
@@ -35,7 +35,7 @@ export interface LogLine {
 }
 
 /**
- * An `ILogger` that any thread may call and that never calls JavaScript: it writes to a pipe, which {@linkcode drain}
+ * An `ILogger` that any thread may call and that never calls JavaScript: it writes to a pipe, which {@linkcode since}
  * empties. When nobody does, further lines are dropped and the engine does not wait.
  */
 export class NativeLogger {
@@ -45,6 +45,9 @@ export class NativeLogger {
   readonly #kept: readonly object[];
   readonly #readEnd: number;
   readonly #decoder = new TextDecoder();
+  readonly #block = new Uint8Array(new ArrayBuffer(READ_BYTE_SIZE));
+  readonly #lines: LogLine[] = [];
+  #droppedCount = 0;
   #rest = "";
 
   /** @throws Error when the system has no pipe left. */
@@ -76,20 +79,40 @@ export class NativeLogger {
     return this.#kept.length === 0 ? 0n : addressOf(this.#object);
   }
 
-  /** The lines that were written since the last call, at most {@linkcode MAX_KEPT_LINES}: the last ones. */
-  drain(): LogLine[] {
-    const lines: LogLine[] = [];
-    const block = new Uint8Array(new ArrayBuffer(DRAIN_BYTE_SIZE));
+  /** Number of lines that were read so far. */
+  get position(): number {
+    return this.#droppedCount + this.#lines.length;
+  }
+
+  /**
+   * Reads what was written and returns the lines from a position on, as far as they are kept: the last
+   * {@linkcode MAX_KEPT_LINES}. Several may read at once; each has positions of its own.
+   */
+  since(position: number): LogLine[] {
+    this.#read();
+    return this.#lines.slice(Math.max(position - this.#droppedCount, 0));
+  }
+
+  /** The position behind all that was written until now. */
+  mark(): number {
+    this.#read();
+    return this.position;
+  }
+
+  #read(): void {
     for (;;) {
+      const block = this.#block;
       const size = Number(this.#symbols.read(this.#readEnd, block, BigInt(block.length)));
       if (size <= 0) break;
       const texts = (this.#rest + this.#decoder.decode(block.slice(0, size), { stream: true }))
         .split("\n");
       this.#rest = texts.pop() ?? "";
-      for (const text of texts) addLine(lines, text);
-      if (lines.length > MAX_KEPT_LINES) lines.splice(0, lines.length - MAX_KEPT_LINES);
+      for (const text of texts) addLine(this.#lines, text);
     }
-    return lines;
+    const excess = this.#lines.length - MAX_KEPT_LINES;
+    if (excess <= 0) return;
+    this.#lines.splice(0, excess);
+    this.#droppedCount += excess;
   }
 }
 

@@ -37,6 +37,7 @@ export class TensorRtRuntime implements AsyncDisposable {
    * @throws TensorRtError when they are not, or TensorRT refuses; CudaError when the device does.
    */
   static async create(library: TensorRtLibrary, device: DeviceCalls): Promise<TensorRtRuntime> {
+    const position = library.logger.mark();
     const list = new CallList();
     device.begin(list);
     list.add("createInferRuntime_INTERNAL", library.createRuntime, {
@@ -45,7 +46,9 @@ export class TensorRtRuntime implements AsyncDisposable {
     });
     await device.run(list);
     const address = list.result(list.length - 1);
-    if (address === 0n) throw refusal("Cannot create a TensorRT runtime", library.logger.drain());
+    if (address === 0n) {
+      throw refusal("Cannot create a TensorRT runtime", library.logger.since(position));
+    }
     const object = new NativeObject(address);
     const { runtime: slots } = library.table;
     checkSlots(library, object, { what: "runtime", slots });
@@ -77,7 +80,7 @@ export class TensorRtRuntime implements AsyncDisposable {
    */
   async deserialize(plan: Uint8Array<ArrayBuffer>): Promise<LoadedEngine> {
     const { library, device } = this;
-    library.logger.drain();
+    const position = library.logger.mark();
     const list = new CallList();
     list.keep(plan);
     device.begin(list);
@@ -89,7 +92,9 @@ export class TensorRtRuntime implements AsyncDisposable {
     );
     await device.run(list);
     const address = list.result(list.length - 1);
-    if (address === 0n) throw refusal("TensorRT cannot read the plan", library.logger.drain());
+    if (address === 0n) {
+      throw refusal("TensorRT cannot read the plan", library.logger.since(position));
+    }
     const object = new NativeObject(address);
     try {
       checkSlots(library, object, { what: "engine", slots: library.table.engine });
@@ -112,6 +117,7 @@ export class TensorRtRuntime implements AsyncDisposable {
   ): Promise<ExecutionContext> {
     const { library, device } = this;
     const { context: slots, engine: engineSlots } = library.table;
+    const position = library.logger.mark();
     const list = new CallList();
     device.begin(list);
     list.add("createExecutionContext", engine.method(engineSlots.createExecutionContext), {
@@ -121,7 +127,10 @@ export class TensorRtRuntime implements AsyncDisposable {
     await device.run(list);
     const address = list.result(list.length - 1);
     if (address === 0n) {
-      throw refusal(`Cannot create an execution context for '${name}'`, library.logger.drain());
+      throw refusal(
+        `Cannot create an execution context for '${name}'`,
+        library.logger.since(position),
+      );
     }
     const context = new ExecutionContext(address, library.table);
     checkSlots(library, context.object, { what: "execution context", slots });
