@@ -24,7 +24,8 @@ export class ProgramDevices implements Disposable {
   readonly #options: ServeOptions;
   readonly #exiting = new AbortController();
   #inventory: Promise<DeviceInventory> | undefined;
-  #takenMs = -Infinity;
+  /** When the inventory was complete; undefined while it is being taken. */
+  #takenMs: number | undefined;
 
   constructor(options: ServeOptions) {
     this.#options = options;
@@ -61,11 +62,14 @@ export class ProgramDevices implements Disposable {
 
   /** The same for `GET /v2/devices`, not older than 30 s. */
   async describe(): Promise<JsonOutput> {
-    if (performance.now() - this.#takenMs >= INVENTORY_AGE_MS) {
-      this.#takenMs = performance.now();
-      this.#inventory = this.takeInventory();
+    const takenMs = this.#takenMs;
+    const isOld = takenMs !== undefined && performance.now() - takenMs >= INVENTORY_AGE_MS;
+    // One at a time, however long it takes and however many ask.
+    if (this.#inventory === undefined || isOld) {
+      this.#takenMs = undefined;
+      this.#inventory = this.takeInventory().finally(() => this.#takenMs = performance.now());
     }
-    return inventoryJson(await this.#inventory!);
+    return inventoryJson(await this.#inventory);
   }
 
   /** Ends looks that are still going on. */
