@@ -5,6 +5,8 @@ const TICK_MS = 250;
 /** After all clients have gone a Worker has this long to stop by itself, then to show a sign of life. */
 const CANCEL_GRACE_MS = 2_000;
 const PING_MS = 1_000;
+/** The process grew: a Worker that has not done it answers within this time. */
+const MEMORY_PING_MS = 500;
 
 /** Bounds of one execution. */
 export interface ExecuteLimits {
@@ -61,32 +63,44 @@ export class ExecuteWatch implements Disposable {
     this.#session.link.end(`\`execute\` took longer than ${executeTimeoutMs / 1000} s`);
   }
 
+  /** The process grew by too much: was it this Worker? One that cannot answer, or has it all, is ended. */
   #checkMemory(): void {
     const { memoryLimitBytes } = this.#limits;
-    if (memoryLimitBytes === 0) return;
-    const grown = Deno.memoryUsage().rss - this.#startBytes;
+    if (memoryLimitBytes === 0 || this.#isPinging) return;
+    const rss = Deno.memoryUsage().rss;
+    const grown = rss - this.#startBytes;
     if (grown < memoryLimitBytes) return;
-    const mib = (bytes: number) => Math.round(bytes / 2 ** 20);
-    this.#session.link.end(
-      `memory grew by ${mib(grown)} MiB during one \`execute\`, the limit is ` +
-        `${mib(memoryLimitBytes)} MiB (memory_limit_mib)`,
-    );
+    const end = (bytes: number) =>
+      this.#session.link.end(
+        `memory grew by ${mib(bytes)} MiB during one \`execute\`, the limit is ` +
+          `${mib(memoryLimitBytes)} MiB (memory_limit_mib)`,
+      );
+    this.#ping(MEMORY_PING_MS, () => end(grown), (ownBytes) => {
+      if (ownBytes >= memoryLimitBytes) end(ownBytes);
+      else this.#startBytes = rss;
+    });
   }
 
   #checkCancelled(now: number, running: readonly ExecuteRequest[]): void {
     if (!running.every(({ signal }) => signal?.aborted)) return;
     this.#cancelledMs ??= now;
     if (this.#isPinging || now - this.#cancelledMs < CANCEL_GRACE_MS) return;
-    this.#isPinging = true;
     const { link } = this.#session;
-    const timer = setTimeout(() => {
-      link.end("its clients have gone, and it does not stop");
-    }, PING_MS);
-    link.ask({ what: "ping" }).then(() => {}, () => {}).finally(() => {
-      clearTimeout(timer);
-      this.#isPinging = false;
-      this.#cancelledMs = undefined;
-    });
+    const onSilence = () => link.end("its clients have gone, and it does not stop");
+    this.#ping(PING_MS, onSilence, () => this.#cancelledMs = undefined);
+  }
+
+  /** Asks for a sign of life; its answer is the memory of the Worker. */
+  #ping(limitMs: number, onSilence: () => void, onAnswer: (ownBytes: number) => void): void {
+    this.#isPinging = true;
+    const timer = setTimeout(onSilence, limitMs);
+    this.#session.link.ask({ what: "ping" })
+      // A Worker that ended meanwhile needs no judgement.
+      .then((ownBytes) => onAnswer(ownBytes as number), () => {})
+      .finally(() => {
+        clearTimeout(timer);
+        this.#isPinging = false;
+      });
   }
 
   [Symbol.dispose](): void {
@@ -94,4 +108,8 @@ export class ExecuteWatch implements Disposable {
     this.#timer = undefined;
     this.#requests = undefined;
   }
+}
+
+function mib(bytes: number): number {
+  return Math.round(bytes / 2 ** 20);
 }

@@ -95,8 +95,10 @@ export class ModelWorker {
         this.#calls.areAllowed = false;
         await this.#model?.finalize?.();
         return undefined;
-      case "ping":
-        return undefined;
+      case "ping": {
+        const { heapUsed, external } = Deno.memoryUsage();
+        return heapUsed + external;
+      }
     }
   }
 
