@@ -47,6 +47,19 @@ def write_repository(root):
         "optimization { priority: PRIORITY_MAX eager_batching: true "
         "cuda { graphs: true busy_wait_events: true output_copy_stream: true } }",
     )
+    rows = [((1, 1), (4, 1), (8, 1))]
+    total = plan(
+        [("INPUT", "INT32", (-1, 1), rows), ("STATE", "INT32", (-1, 1), rows)],
+        [("OUTPUT", "INT32", (-1, 1)), ("NEW_STATE", "INT32", (-1, 1))],
+        ["add INPUT STATE OUTPUT", "add INPUT STATE NEW_STATE"],
+    )
+    write_plan(
+        repository,
+        "running_total",
+        total,
+        'sequence_batching { state [{ input_name: "STATE" output_name: "NEW_STATE" data_type: TYPE_INT32 dims: [1] '
+        'initial_state { data_type: TYPE_INT32 dims: [1] zero_data: true name: "zero" } }] }',
+    )
     for name, (data, _) in BAD_PLANS.items():
         write_plan(repository, name, data)
     write_plan(repository, "on_cpu", identity_plan(), "instance_group [{ kind: KIND_CPU }]")
@@ -133,6 +146,15 @@ def test_the_data_decides_about_the_shape(protocol):
     array[0, 1] = array[2, 3] = 7
     result = protocol.client.infer("nonzero", [protocol.input("x", array)])
     np.testing.assert_array_equal(result.as_numpy("y"), np.array(np.nonzero(array)))
+
+
+def test_sequences_keep_their_state(protocol):
+    totals = []
+    for number in range(1, 6):
+        inputs = [protocol.input("INPUT", np.array([[number]], dtype=np.int32))]
+        flags = {"sequence_id": 77, "sequence_start": number == 1, "sequence_end": number == 5}
+        totals.append(int(protocol.client.infer("running_total", inputs, **flags).as_numpy("OUTPUT")[0, 0]))
+    assert totals == [1, 3, 6, 10, 15]
 
 
 def test_a_batch_beyond_the_profile_is_refused(protocol):
