@@ -49,7 +49,13 @@ Deno.test("infer calls another model and answers with its outputs once", async (
       return Promise.resolve();
     },
   });
-  const json = { m: "infer", ...CALL, version: 3, c: { n: "1152921504606846976" }, t: 11_000_000_000 };
+  const json = {
+    m: "infer",
+    ...CALL,
+    version: 3,
+    c: { n: "1152921504606846976" },
+    t: 11_000_000_000,
+  };
   assert.equal(hostCalls.take(frame(FRAME.call, 9, json, DATA)), true);
   await settle();
   assert.deepEqual(port.sent[0]?.body.e, undefined);
