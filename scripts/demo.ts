@@ -14,13 +14,29 @@ function print(line: string): void {
   printText(line + "\n");
 }
 
-/** A command that works as printed, with an answer that a person can read. */
+interface Question {
+  readonly model: string;
+  readonly endpoint: string;
+  readonly text: string;
+}
+
+/** With answers that a person can read; the first whose model is there is shown. */
+const QUESTIONS: readonly Question[] = [
+  { model: "filetype", endpoint: "generate", text: "What kind of file has this content?" },
+  {
+    model: "silero_vad",
+    endpoint: "infer",
+    text: "Is there speech in these 36 ms of sound? (0 … 1)",
+  },
+];
+
+/** A command that works as printed, for the models that are there. */
 function formatCurl(models: readonly string[], port: number): string {
-  const [model, what] = models.includes("magika")
-    ? ["magika", "What kind of file begins with these bytes? (a short Python program)"]
-    : ["silero_vad", "Is there speech in these 36 ms of sound? (0 … 1)"];
+  const question = QUESTIONS.find(({ model }) => models.includes(model));
+  if (question === undefined) return "";
+  const { model, endpoint, text } = question;
   const file = relative(Deno.cwd(), join(REQUESTS, `${model}.json`));
-  return `${what}\n\n  curl -s localhost:${port}/v2/models/${model}/infer -d @${file}\n`;
+  return `${text}\n\n  curl -s localhost:${port}/v2/models/${model}/${endpoint} -d @${file}\n`;
 }
 
 if (import.meta.main) {

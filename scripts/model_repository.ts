@@ -31,7 +31,10 @@ export async function buildModelRepository(options: RepositoryOptions): Promise<
     const target = join(directory, model.name);
     await Deno.mkdir(join(target, "1"), { recursive: true });
     for (const file of model.files) await addFile(file, join(target, file.to));
-    if (model.texts !== "") await copyTexts(join(model.texts, model.name), target, language);
+    if (model.texts !== "") {
+      const change = (name: string, text: string) => translate(name, text, { model, language });
+      await copyTexts(join(model.texts, model.name), target, change);
+    }
     complete.push(model.name);
   }
   return complete;
@@ -80,23 +83,30 @@ async function replaceFile(target: string, source: string): Promise<void> {
   }
 }
 
-async function copyTexts(source: string, target: string, language: ModelLanguage): Promise<void> {
+type ChangeText = (name: string, text: string) => string;
+
+async function copyTexts(source: string, target: string, change: ChangeText): Promise<void> {
   for await (const { name, isDirectory } of Deno.readDir(source)) {
     if (name.endsWith("_test.ts") || name === "__pycache__") continue;
     const [from, to] = [join(source, name), join(target, name)];
     if (isDirectory) {
       await Deno.mkdir(to, { recursive: true });
-      await copyTexts(from, to, language);
+      await copyTexts(from, to, change);
     } else {
-      await writeChanged(to, translate(name, await Deno.readTextFile(from), language));
+      await writeChanged(to, change(name, await Deno.readTextFile(from)));
     }
   }
 }
 
 /** The folders have a model in both languages, and a configuration for the one in TypeScript. */
-function translate(name: string, text: string, language: ModelLanguage): string {
+function translate(
+  name: string,
+  text: string,
+  { model, language }: { readonly model: ModelEntry; readonly language: ModelLanguage },
+): string {
   if (name !== "config.pbtxt") return text;
-  return text.replace(/^backend: "typescript"$/m, `backend: "${language}"`);
+  const [from, to] = model.replace ?? ["", ""];
+  return text.replace(from, to).replace(/^backend: "typescript"$/m, `backend: "${language}"`);
 }
 
 async function writeChanged(path: string, text: string): Promise<void> {

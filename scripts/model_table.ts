@@ -31,6 +31,8 @@ export interface ModelEntry {
   readonly files: readonly ModelFile[];
   /** Folder with `<name>/config.pbtxt` and so on; "" = none: the configuration is completed at load. */
   readonly texts: string;
+  /** Replaced in its texts: what, and by what. */
+  readonly replace?: readonly [string, string];
   /** Models that it calls: without them it is left out. */
   readonly needs?: readonly string[];
 }

@@ -34,6 +34,7 @@ const TEXT_IN_PICTURES: readonly ModelEntry[] = [
       make: (model) => readOnnxMetadata(model!, "character"),
     }],
     texts: EXAMPLE_TEXTS,
+    replace: ['string_value: "2.0"', 'string_value: "1.6"'],
     needs: ["ocr_det", "ocr_rec", "ocr_cls"],
   },
   { name: "ocr_det", files: [asFile(FILES.ocrV6Det)], texts: TEST_TEXTS },

@@ -1,6 +1,7 @@
 """A picture -> its lines of text: finds them, turns them upright, reads them. Needs the package `pillow`."""
 
 import io
+import json
 import os
 
 import numpy as np
@@ -13,7 +14,7 @@ DETECTOR_DEVIATION = np.array([0.229, 0.224, 0.225])
 PIXEL_THRESHOLD = 0.3  # pixels of the map above it belong to text
 MEAN_THRESHOLD = 0.5  # a part is text if its pixels have this mean
 MIN_PIXELS = 12  # smaller parts are dirt
-GROWTH = 1.6  # the map shows the inner part of a line only
+DEFAULT_GROWTH = 1.6  # the map shows the inner part of a line only
 LINE_HEIGHT = 48
 MAX_LINE_WIDTH = 4096
 DIRECTION_WIDTH = 192  # the direction classifier looks at the beginning of a line, in this shape
@@ -50,7 +51,7 @@ def find_parts(text):
         yield tuple(np.array(part).T)
 
 
-def find_boxes(probabilities):
+def find_boxes(probabilities, growth=DEFAULT_GROWTH):
     """Boxes (left, top, right, bottom) around the text of a map, in reading order."""
     height, width = probabilities.shape
     boxes = []
@@ -59,7 +60,7 @@ def find_boxes(probabilities):
             continue
         left, top, right, bottom = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
         wide, high = right - left, bottom - top
-        edge = wide * high * GROWTH / (2 * (wide + high))
+        edge = wide * high * growth / (2 * (wide + high))
         box = (max(0, left - edge), max(0, top - edge), min(width, right + edge), min(height, bottom + edge))
         boxes.append(box)
     boxes.sort(key=lambda box: (round(box[1] / 10), box[0]))
@@ -99,6 +100,8 @@ def read_line(probabilities, characters):
 
 class TritonPythonModel:
     def initialize(self, args):
+        parameters = json.loads(args["model_config"]).get("parameters", {})
+        self.growth = float(parameters.get("box_growth", {"string_value": DEFAULT_GROWTH})["string_value"])
         path = os.path.join(args["model_repository"], args["model_version"], "characters.txt")
         # Only line feeds end a line: some of the characters are line ends elsewhere.
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -126,7 +129,7 @@ class TritonPythonModel:
     def find(self, image):
         size = [max(DETECTOR_STEP, round(side / DETECTOR_STEP) * DETECTOR_STEP) for side in image.size]
         scaled = image.resize(size, Image.BILINEAR)
-        boxes = find_boxes(call("ocr_det", detector_tensor(scaled))[0, 0])
+        boxes = find_boxes(call("ocr_det", detector_tensor(scaled))[0, 0], self.growth)
         scale_x, scale_y = size[0] / image.width, size[1] / image.height
         return boxes / [scale_x, scale_y, scale_x, scale_y]
 

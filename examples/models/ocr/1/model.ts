@@ -25,10 +25,13 @@ const LINES_PER_CALL = 8;
 /** A picture -> its lines of text: finds them, turns them upright, reads them. */
 export default class Ocr implements Model {
   #characters: readonly string[] = [];
+  #growth: number | undefined;
 
   async initialize(context: ModelContext): Promise<void> {
     const file = await Deno.readTextFile(`${context.versionDirectory}/characters.txt`);
     this.#characters = file.split("\n");
+    const growth = context.parameters["box_growth"];
+    this.#growth = growth === undefined ? undefined : Number(growth);
   }
 
   async execute(requests: readonly InferRequest[]): Promise<InferResponse[]> {
@@ -38,7 +41,7 @@ export default class Ocr implements Model {
   async #answer(request: InferRequest): Promise<InferResponse> {
     try {
       const picture = decodePicture(request.input("IMAGE", "BYTES").data.bytes(0));
-      const boxes = await findBoxes(request, picture);
+      const boxes = await findBoxes(request, picture, this.#growth);
       const lines = await this.#readLines(request, boxes.map((box) => cropBox(picture, box)));
       return {
         outputs: {
@@ -80,13 +83,17 @@ async function callModel(
   return result.output(Object.keys(result.outputs)[0]!, "FP32");
 }
 
-async function findBoxes(request: InferRequest, picture: Picture): Promise<Box[]> {
+async function findBoxes(
+  request: InferRequest,
+  picture: Picture,
+  growth: number | undefined,
+): Promise<Box[]> {
   const width = toStep(picture.width);
   const height = toStep(picture.height);
   const scaled = resizePicture(picture, width, height);
   const { data } = await callModel(request, "ocr_det", detectorTensor(scaled));
   const [scaleX, scaleY] = [width / picture.width, height / picture.height];
-  return findTextBoxes(data, width, height).map(([left, top, right, bottom]) =>
+  return findTextBoxes(data, width, height, growth).map(([left, top, right, bottom]) =>
     [left / scaleX, top / scaleY, right / scaleX, bottom / scaleY] as const
   );
 }

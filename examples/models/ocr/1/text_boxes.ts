@@ -8,18 +8,23 @@ const MEAN_THRESHOLD = 0.5;
 /** Smaller parts are dirt. */
 const MIN_PIXELS = 12;
 /** The map shows the inner part of a line only: boxes are grown by this times area / circumference. */
-const GROWTH = 1.6;
+const DEFAULT_GROWTH = 1.6;
 /** Boxes whose tops are so near belong to one row. */
 const ROW_HEIGHT = 10;
 
 /** The boxes around connected parts of a map of text (probabilities, row-major), in reading order. */
-export function findTextBoxes(map: Float32Array, width: number, height: number): Box[] {
+export function findTextBoxes(
+  map: Float32Array,
+  width: number,
+  height: number,
+  growth: number = DEFAULT_GROWTH,
+): Box[] {
   const open = Uint8Array.from(map, (value) => value > PIXEL_THRESHOLD ? 1 : 0);
   const boxes: Box[] = [];
   for (let start = open.indexOf(1); start >= 0; start = open.indexOf(1, start + 1)) {
     const part = takePart({ map, open, width, height }, start);
     if (part.count >= MIN_PIXELS && part.sum / part.count >= MEAN_THRESHOLD) {
-      boxes.push(growBox(part.box, width, height));
+      boxes.push(growBox(part.box, { width, height, growth }));
     }
   }
   const keys = new Map(boxes.map((box) => [box, Math.round(box[1] / ROW_HEIGHT)]));
@@ -66,9 +71,15 @@ function takePart({ map, open, width, height }: TextMap, start: number): Part {
   return { box: [left, top, right, bottom], count, sum };
 }
 
-function growBox([left, top, right, bottom]: Box, width: number, height: number): Box {
+interface Growth {
+  readonly width: number;
+  readonly height: number;
+  readonly growth: number;
+}
+
+function growBox([left, top, right, bottom]: Box, { width, height, growth }: Growth): Box {
   const [wide, high] = [right - left, bottom - top];
-  const edge = (wide * high * GROWTH) / (2 * (wide + high));
+  const edge = (wide * high * growth) / (2 * (wide + high));
   return [
     Math.max(0, left - edge),
     Math.max(0, top - edge),
