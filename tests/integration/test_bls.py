@@ -175,12 +175,12 @@ inputs = [pb_utils.Tensor("IN", np.arange(50, dtype=np.int32)), pb_utils.Tensor(
 stream = request("repeat", inputs=inputs, outputs=["OUT"]).exec(decoupled=True)
 first = shown(next(iter(stream)))
 stream.cancel()
-rest = [each for each in stream]
-result = [first, rest[-1].has_error() and rest[-1].error().code() == pb_utils.TritonError.CANCELLED]
+result = [first, len([each for each in stream])]
 """
     begin = time.monotonic()
-    first, is_cancelled = run(client, lines)
-    assert first == [0.0] and is_cancelled
+    # How it ends is up to the model called, but it ends long before its 50 responses.
+    first, count = run(client, lines)
+    assert first == [0.0] and count < 10
     assert time.monotonic() - begin < 6
     assert wait_until(lambda: inflight(server, "repeat") == 0)
 
