@@ -9,7 +9,7 @@ import {
   OrtTensor,
 } from "../../ffi/onnxruntime/mod.ts";
 import { joinBytes, joinedByteSize } from "../batch.ts";
-import type { InputPlan } from "./run_plan.ts";
+import type { InputPlan } from "../onnx_run_plan.ts";
 import { stringRanges } from "./string_tensor.ts";
 
 /** Up to this size a copy into a kept tensor costs less than making and freeing an `OrtValue`. */

@@ -11,9 +11,10 @@ import { watchAborts } from "./abort_watch.ts";
 import { InputFeed } from "./input_feed.ts";
 import type { OnnxModel } from "./model.ts";
 import { RunArrays } from "./native_run.ts";
-import { canMerge, prepareRun } from "./prepare_run.ts";
+import { canMerge } from "../onnx_merge_inputs.ts";
+import { prepareRun } from "./prepare_run.ts";
 import { type RunResult, runSession } from "./run_session.ts";
-import { shareOutputs } from "./share_outputs.ts";
+import { shareOutputs } from "../onnx_share_outputs.ts";
 
 /** One place in which batches of a model run; all instances of a model share its session. */
 export class OnnxInstance implements ModelInstance {
@@ -88,7 +89,7 @@ export class OnnxInstance implements ModelInstance {
         times.outputStartMs = model.now();
         if (aborts.end()) this.#options.rearm();
       }
-      return { outcomes: shareOutputs(model, result, requests), ...times };
+      return { outcomes: shareOutputs(model.plan, result, requests), ...times };
     } catch (reason) {
       const now = model.now();
       return {

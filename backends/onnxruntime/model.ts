@@ -5,9 +5,9 @@ import type { BackendModel, InstancePlacement, ModelInstance } from "../backend.
 import { OnnxInstance } from "./instance.ts";
 import { NameCache } from "./native_run.ts";
 import { OutputPool } from "./output_pool.ts";
-import type { MergedInput } from "./prepare_run.ts";
+import type { MergedInput } from "../onnx_merge_inputs.ts";
 import type { RunPace } from "./run_pace.ts";
-import type { OutputPlan, RunPlan } from "./run_plan.ts";
+import type { OutputPlan, RunPlan } from "../onnx_run_plan.ts";
 
 /** What a model is made of. */
 export interface OnnxModelParts {

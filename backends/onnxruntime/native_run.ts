@@ -1,6 +1,6 @@
 import { CStringArray } from "../../ffi/memory.ts";
 import type { OrtTensor } from "../../ffi/onnxruntime/mod.ts";
-import type { OutputPlan } from "./run_plan.ts";
+import type { OutputPlan } from "../onnx_run_plan.ts";
 
 /** Pointer arrays of one run, kept and filled again for the next one. */
 export class RunArrays {

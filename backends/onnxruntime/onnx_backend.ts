@@ -10,14 +10,15 @@ import {
   OrtSession,
 } from "../../ffi/onnxruntime/mod.ts";
 import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
-import { completeConfig, isComplete } from "./auto_complete.ts";
+import { completeConfig, isComplete } from "../onnx_auto_complete.ts";
 import { OnnxModel } from "./model.ts";
-import { brokenFileHint, findModelFile } from "./model_file.ts";
+import { brokenFileHint, findModelFile } from "../onnx_model_file.ts";
 import { runtimeError } from "./run_session.ts";
 import { RunPace } from "./run_pace.ts";
-import { createRunPlan } from "./run_plan.ts";
-import { flagSetting, integerSetting, readModelSettings } from "./session_settings.ts";
-import { checkSignature } from "./signature_check.ts";
+import { createRunPlan } from "../onnx_run_plan.ts";
+import { flagSetting, integerSetting } from "../onnx_setting_values.ts";
+import { readModelSettings } from "./session_settings.ts";
+import { checkSignature } from "../onnx_signature_check.ts";
 import { isSteadyModelFile } from "./steady_model.ts";
 
 /** Runs in flight: half of the runtime's blocking pool, which also serves files and name lookups. */

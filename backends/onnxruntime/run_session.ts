@@ -6,7 +6,8 @@ import {
   takeStatus,
 } from "../../ffi/onnxruntime/mod.ts";
 import { pointerAt } from "../../ffi/memory.ts";
-import { type CollectedOutput, collectValue } from "./output_collect.ts";
+import type { CollectedOutput } from "../onnx_split_output.ts";
+import { collectValue } from "./output_collect.ts";
 import type { OnnxModel } from "./model.ts";
 import type { PreparedRun } from "./prepare_run.ts";
 

@@ -1,9 +1,14 @@
 import { join } from "node:path";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { configError } from "../../proto/model_config.ts";
-import { ServerError } from "../../proto/status.ts";
 import { GRAPH_OPTIMIZATION, type SessionSettings } from "../../ffi/onnxruntime/mod.ts";
 import type { BackendSettings, ModelSource } from "../backend.ts";
+import {
+  integerSetting,
+  parseExecutionMode,
+  parseFlag,
+  parseInteger,
+} from "../onnx_setting_values.ts";
 
 /** Parameters handed to the runtime as entries of the session's configuration. */
 const SESSION_ENTRY_KEYS = [
@@ -67,18 +72,6 @@ export function readModelSettings(source: ModelSource, settings: BackendSettings
   };
 }
 
-/** An integer among the server's settings of the backend; undefined when it is not there. */
-export function integerSetting(settings: BackendSettings, key: string): number | undefined {
-  const text = settings.get(key);
-  return text === undefined ? undefined : parseInteger(text, `--backend-config '${key}'`);
-}
-
-/** A truth value among the server's settings of the backend. */
-export function flagSetting(settings: BackendSettings, key: string): boolean | undefined {
-  const text = settings.get(key);
-  return text === undefined ? undefined : parseFlag(text, `--backend-config '${key}'`);
-}
-
 function sessionEntries(config: ModelConfig): Record<string, string> {
   const entries: Record<string, string> = { ...SESSION_ENTRY_DEFAULTS };
   for (const key of SESSION_ENTRY_KEYS) {
@@ -93,36 +86,6 @@ function graphOptimization(level: number): number {
   if (level === 1) return GRAPH_OPTIMIZATION.EXTENDED;
   if (level === 2) return GRAPH_OPTIMIZATION.OFF;
   return GRAPH_OPTIMIZATION.ALL;
-}
-
-/** Reads the number at the start of the text, as the reference does: what follows it is ignored. */
-function parseInteger(text: string, name: string): number {
-  const match = /^\s*([+-]?\d+)/.exec(text);
-  const value = match === null ? NaN : Number(match[1]);
-  if (!(value >= -(2 ** 31) && value < 2 ** 31)) {
-    throw new ServerError(
-      "INVALID_ARG",
-      `failed to convert '${text}' to integral number for ${name}`,
-    );
-  }
-  return value;
-}
-
-function parseFlag(text: string, name: string): boolean {
-  const lower = text.toLowerCase();
-  if (lower === "1" || lower === "true") return true;
-  if (lower === "0" || lower === "false") return false;
-  throw new ServerError("INVALID_ARG", `failed to convert '${text}' to boolean for ${name}`);
-}
-
-function parseExecutionMode(text: string, name: string): boolean {
-  const mode = parseInteger(text, name);
-  if (mode === 0 || mode === 1) return mode === 1;
-  throw new ServerError(
-    "INVALID_ARG",
-    `Invalid configuration value provided for ${name}. Expected values for execution_mode are ` +
-      `0 or 1 but got ${mode}.`,
-  );
 }
 
 /** Accelerators for GPUs do not matter on a CPU; for CPUs there is none in this build. */

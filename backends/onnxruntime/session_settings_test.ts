@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import { ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import { GRAPH_OPTIMIZATION } from "../../ffi/onnxruntime/mod.ts";
-import { flagSetting, integerSetting, readModelSettings } from "./session_settings.ts";
+import { flagSetting, integerSetting } from "../onnx_setting_values.ts";
+import { readModelSettings } from "./session_settings.ts";
 
 function read(
   parameters: Record<string, string>,

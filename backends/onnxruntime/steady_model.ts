@@ -1,4 +1,4 @@
-import { type FileField, ProtobufFileReader } from "./protobuf_file.ts";
+import { type FileField, ProtobufFileReader } from "../protobuf_file.ts";
 
 /**
  * Operators whose work follows from the shapes of their inputs (for some: when what is in them is fixed, see below). Left out are those that run graphs (Loop, Scan, If)

@@ -8,6 +8,7 @@ interface Layer {
 
 const PROTO = /^proto\/(?!client\/)/;
 const BACKEND_CONTRACTS = /^backends\/(?!registry)[^/]+\.ts$/;
+const ONNX_TYPES = /^ffi\/onnxruntime\/(element_type|signature)\.ts$/;
 /** The types of models in TypeScript. */
 const MODEL_API = /^backends\/typescript\/model_api\.ts$/;
 /** The types of batching strategies. */
@@ -22,6 +23,8 @@ const LAYERS: readonly Layer[] = [
   { folder: /^ffi\//, may: [] },
   { folder: /^backends\/(registry|worker\/entry)\.ts$/, may: [PROTO, /^backends\//] },
   { folder: /^backends\/(device|shared_memory)\.ts$/, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS] },
+  // What all backends for ONNX share knows the runtime's numbers of types, no calls.
+  { folder: /^backends\/onnx_\w+\.ts$/, may: [PROTO, ONNX_TYPES, BACKEND_CONTRACTS] },
   { folder: BACKEND_CONTRACTS, may: [PROTO, BACKEND_CONTRACTS] },
   { folder: /^backends\/[^/]+\//, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS] },
   { folder: /^server\/core\//, may: [PROTO, /^backends\/backend\.ts$/] },

@@ -11,7 +11,7 @@ import { OrtEnvironment, OrtSession } from "../../ffi/onnxruntime/mod.ts";
 import { CStringArray, pointerAt } from "../../ffi/memory.ts";
 import { InputFeed } from "../../backends/onnxruntime/input_feed.ts";
 import { collectValue } from "../../backends/onnxruntime/output_collect.ts";
-import { createRunPlan } from "../../backends/onnxruntime/run_plan.ts";
+import { createRunPlan } from "../../backends/onnx_run_plan.ts";
 import { openInstance, outputsOf } from "../backends/fixture.ts";
 import { readGraphTensors, readTensorProto } from "../fixtures/onnx_proto.ts";
 import { tensorsAgree } from "../fixtures/tensor_compare.ts";

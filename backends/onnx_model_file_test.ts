@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import type { ModelSource } from "../backend.ts";
-import { brokenFileHint, findModelFile } from "./model_file.ts";
+import type { ModelSource } from "./backend.ts";
+import { brokenFileHint, findModelFile } from "./onnx_model_file.ts";
 
 async function withFolder(
   files: Readonly<Record<string, string>>,

@@ -1,6 +1,6 @@
-import { type Datatype, DATATYPES } from "../../proto/datatype.ts";
-import { DataType } from "../../proto/gen/model_config_pb.ts";
-import { ELEMENT_TYPE } from "../../ffi/onnxruntime/mod.ts";
+import { type Datatype, DATATYPES } from "../proto/datatype.ts";
+import { DataType } from "../proto/gen/model_config_pb.ts";
+import { ELEMENT_TYPE } from "../ffi/onnxruntime/element_type.ts";
 
 const ELEMENT_TYPE_OF: Readonly<Record<Datatype, number>> = {
   BOOL: ELEMENT_TYPE.BOOL,

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
-import { ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
-import { ELEMENT_TYPE, ONNX_TYPE, type TensorSignature } from "../../ffi/onnxruntime/mod.ts";
-import { completeConfig } from "./auto_complete.ts";
+import { ModelConfigSchema } from "../proto/gen/model_config_pb.ts";
+import { ELEMENT_TYPE, ONNX_TYPE } from "../ffi/onnxruntime/element_type.ts";
+import type { TensorSignature } from "../ffi/onnxruntime/signature.ts";
+import { completeConfig } from "./onnx_auto_complete.ts";
 
 function signature(
   name: string,

@@ -5,18 +5,13 @@ import {
   ModelInputSchema,
   ModelOutputSchema,
   ModelTensorReshapeSchema,
-} from "../../proto/gen/model_config_pb.ts";
-import { datatypeOfConfig } from "../../proto/datatype.ts";
-import { configError } from "../../proto/model_config.ts";
-import { ServerError } from "../../proto/status.ts";
-import {
-  elementTypeName,
-  ONNX_TYPE,
-  onnxTypeName,
-  type SessionSignature,
-  type TensorSignature,
-} from "../../ffi/onnxruntime/mod.ts";
-import { configType } from "./tensor_types.ts";
+} from "../proto/gen/model_config_pb.ts";
+import { datatypeOfConfig } from "../proto/datatype.ts";
+import { configError } from "../proto/model_config.ts";
+import { ServerError } from "../proto/status.ts";
+import { elementTypeName, ONNX_TYPE, onnxTypeName } from "../ffi/onnxruntime/element_type.ts";
+import type { SessionSignature, TensorSignature } from "../ffi/onnxruntime/signature.ts";
+import { configType } from "./onnx_tensor_types.ts";
 
 const DEFAULT_MAX_BATCH_SIZE = 4;
 

@@ -1,12 +1,9 @@
-import type { BatchInputRule } from "../batch_input.ts";
-import { type Datatype, DATATYPES } from "../../proto/datatype.ts";
-import { DataType, type ModelConfig } from "../../proto/gen/model_config_pb.ts";
-import {
-  ONNX_TYPE,
-  type SessionSignature,
-  type TensorSignature,
-} from "../../ffi/onnxruntime/mod.ts";
-import { datatypeOfElement } from "./tensor_types.ts";
+import type { BatchInputRule } from "./batch_input.ts";
+import { type Datatype, DATATYPES } from "../proto/datatype.ts";
+import { DataType, type ModelConfig } from "../proto/gen/model_config_pb.ts";
+import { ONNX_TYPE } from "../ffi/onnxruntime/element_type.ts";
+import type { SessionSignature, TensorSignature } from "../ffi/onnxruntime/signature.ts";
+import { datatypeOfElement } from "./onnx_tensor_types.ts";
 
 /** An input of the model as runs need it. */
 export interface InputPlan {

@@ -1,25 +1,24 @@
-import type { Tensor } from "../../proto/tensor.ts";
-import type { ExecuteOutcome, ExecuteRequest } from "../backend.ts";
-import type { OnnxModel } from "./model.ts";
-import { splitOutput } from "./output_collect.ts";
-import type { RunResult } from "./run_session.ts";
+import type { Tensor } from "../proto/tensor.ts";
+import type { ExecuteOutcome, ExecuteRequest } from "./backend.ts";
+import type { RunPlan } from "./onnx_run_plan.ts";
+import { type CollectedOutput, splitOutput } from "./onnx_split_output.ts";
 
 /**
  * Gives each request its part of the outputs it asked for. The memory of a run is released with the last request.
  * @throws ServerError INTERNAL naming an output that does not hold enough for all; everything is released then.
  */
 export function shareOutputs(
-  model: OnnxModel,
-  result: RunResult,
+  plan: RunPlan,
+  result: readonly CollectedOutput[],
   requests: readonly ExecuteRequest[],
 ): ExecuteOutcome[] {
   const releases: (() => void)[] = [];
   for (const { release } of result) if (release !== undefined) releases.push(release);
   let parts: Tensor[][];
   try {
-    const context = { run: model.plan, requests };
+    const context = { run: plan, requests };
     parts = result.map(({ tensor }) =>
-      splitOutput(tensor, model.plan.outputs.get(tensor.name)!, context)
+      splitOutput(tensor, plan.outputs.get(tensor.name)!, context)
     );
   } catch (error) {
     for (const release of releases) release();

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
-import { DataType, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
-import { configFaults } from "../../proto/model_config.ts";
-import { sequenceTensorChecks } from "./sequence_check.ts";
+import { DataType, ModelConfigSchema } from "../proto/gen/model_config_pb.ts";
+import { configFaults } from "../proto/model_config.ts";
+import { sequenceTensorChecks } from "./onnx_sequence_check.ts";
 
 Deno.test("sequenceTensorChecks() checks every control and state by itself", () => {
   const config = create(ModelConfigSchema, {

@@ -4,12 +4,13 @@ import {
   type ModelSequenceBatching_Control,
   ModelSequenceBatching_Control_Kind,
   type ModelSequenceBatching_State,
-} from "../../proto/gen/model_config_pb.ts";
-import { ServerError } from "../../proto/status.ts";
-import { formatShape } from "../../proto/tensor.ts";
-import { elementTypeName, type TensorSignature } from "../../ffi/onnxruntime/mod.ts";
-import { checkDims, type ModelTensors } from "./dims_check.ts";
-import { configTypeName } from "./tensor_types.ts";
+} from "../proto/gen/model_config_pb.ts";
+import { ServerError } from "../proto/status.ts";
+import { formatShape } from "../proto/tensor.ts";
+import { elementTypeName } from "../ffi/onnxruntime/element_type.ts";
+import type { TensorSignature } from "../ffi/onnxruntime/signature.ts";
+import { checkDims, type ModelTensors } from "./onnx_dims_check.ts";
+import { configTypeName } from "./onnx_tensor_types.ts";
 
 /** A tensor that the sequence batcher exchanges with the model. */
 export interface SequenceTensorCheck {

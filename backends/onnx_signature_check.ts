@@ -1,13 +1,13 @@
-import type { ModelInput, ModelOutput } from "../../proto/gen/model_config_pb.ts";
-import { DataType } from "../../proto/gen/model_config_pb.ts";
-import { configError, configFaults, type ConfigIssue } from "../../proto/model_config.ts";
-import { formatShape } from "../../proto/tensor.ts";
-import type { SessionSignature, TensorSignature } from "../../ffi/onnxruntime/mod.ts";
-import type { ModelSource } from "../backend.ts";
-import { checkIsTensor } from "./auto_complete.ts";
-import { sequenceTensorChecks } from "./sequence_check.ts";
-import { checkDims, type ModelTensors } from "./dims_check.ts";
-import { configTypeName } from "./tensor_types.ts";
+import type { ModelInput, ModelOutput } from "../proto/gen/model_config_pb.ts";
+import { DataType } from "../proto/gen/model_config_pb.ts";
+import { configError, configFaults, type ConfigIssue } from "../proto/model_config.ts";
+import { formatShape } from "../proto/tensor.ts";
+import type { SessionSignature, TensorSignature } from "../ffi/onnxruntime/signature.ts";
+import type { ModelSource } from "./backend.ts";
+import { checkIsTensor } from "./onnx_auto_complete.ts";
+import { sequenceTensorChecks } from "./onnx_sequence_check.ts";
+import { checkDims, type ModelTensors } from "./onnx_dims_check.ts";
+import { configTypeName } from "./onnx_tensor_types.ts";
 
 /**
  * Compares the configuration with the model (config.md §8.2): number, names, types and dims of inputs and outputs,

@@ -1,6 +1,6 @@
-import { ServerError } from "../../proto/status.ts";
-import { formatShape } from "../../proto/tensor.ts";
-import type { TensorSignature } from "../../ffi/onnxruntime/mod.ts";
+import { ServerError } from "../proto/status.ts";
+import { formatShape } from "../proto/tensor.ts";
+import type { TensorSignature } from "../ffi/onnxruntime/signature.ts";
 
 /** The tensors of a model by name, and what the checks need to know of its configuration. */
 export interface ModelTensors {

@@ -1,8 +1,8 @@
 import { basename, dirname, join } from "node:path";
-import { configError } from "../../proto/model_config.ts";
-import { typoOf } from "../../proto/model_config_hint.ts";
-import { ServerError } from "../../proto/status.ts";
-import type { ModelSource } from "../backend.ts";
+import { configError } from "../proto/model_config.ts";
+import { typoOf } from "../proto/model_config_hint.ts";
+import { ServerError } from "../proto/status.ts";
+import type { ModelSource } from "./backend.ts";
 
 const DEFAULT_FILENAME = "model.onnx";
 
