@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
+from nereid_testing.observe import wait_until
 from nereid_testing.protocols import PROTOCOLS
+from nereid_testing.raw_http import call
 from nereid_testing.server import PROJECT, ServerProcess, deno
 
 REPOSITORY = PROJECT / "examples" / "model_repository"
@@ -18,6 +20,8 @@ BUILD = 'import { buildDemoRepository } from "./scripts/demo_repository.ts"; awa
 REAL_MODELS = PROJECT / ".cache" / "real_models"
 LANGUAGES = ("typescript", "python")
 FETCH_LIMIT_S = 170
+LOAD_LIMIT_S = 100
+NO_MODELS = ("iris", "pictures")  # one that is refused, and a folder of pictures
 # The interpreter of the tests has what the models in Python import.
 PYTHON_FLAG = f"--backend-config=python,python-executable={sys.executable}"
 
@@ -59,13 +63,20 @@ def real_models():
     return {"root": REAL_MODELS, "names": json.loads(names), "failures": failures}
 
 
+def wait_for_models(server, names):
+    """Without strict readiness the server is ready before its models are."""
+    is_ready = lambda name: call(server, "GET", f"/v2/models/{name}/ready").status == 200  # noqa: E731
+    missing = lambda: [name for name in names if not is_ready(name)]  # noqa: E731
+    assert wait_until(lambda: not missing(), LOAD_LIMIT_S, 0.2), f"{missing()}:\n{server.log()[-6000:]}"
+
+
 @pytest.fixture(scope="session", params=LANGUAGES)
 def language_server(request, real_models):
     if not real_models["names"]:
         pytest.skip(f"no model could be fetched: {real_models['failures']}")
     flags = [PYTHON_FLAG, "--exit-on-error=false", "--strict-readiness=false"]
     with ServerProcess(REAL_MODELS / request.param, *flags) as server:
-        server.language = request.param
+        wait_for_models(server, [name for name in real_models["names"] if name not in NO_MODELS])
         yield server
         assert server.alive()
 
