@@ -37,9 +37,13 @@ export async function serve(
   using events = watchProcess({
     onSignal: (name, number) => {
       log.info(`Signal (${number}) received.`);
-      log.verbose(1, `${name}: waiting for requests in flight; a second signal ends at once`);
+      log.verbose(1, `${name}: waiting for requests in flight; Ctrl-C ends at once`);
     },
-    onFurtherSignal: () => Deno.exit(1),
+    // Service managers repeat SIGTERM, which speeds nothing up (management.md §11); a user who insists is heard.
+    onFurtherSignal: (name, number) => {
+      if (name !== "SIGTERM") Deno.exit(1);
+      log.info(`Signal (${number}) received.`);
+    },
     onUncaught: (reason) => log.error(`uncaught error: ${describe(reason)}`),
   });
   for (const note of notes) log.warning(note);

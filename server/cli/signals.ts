@@ -8,8 +8,8 @@ export interface ProcessEvents extends Disposable {
 export interface ProcessReactions {
   /** The first signal came. */
   readonly onSignal: (name: string, number: number) => void;
-  /** A further signal came: end at once. */
-  readonly onFurtherSignal: () => void;
+  /** A further signal came. */
+  readonly onFurtherSignal: (name: string, number: number) => void;
   /** An error that nobody caught; the server goes on. */
   readonly onUncaught: (reason: unknown) => void;
 }
@@ -30,7 +30,7 @@ export function watchProcess(reactions: ProcessReactions): ProcessEvents {
     const listener = (): void => {
       const now = performance.now();
       if (firstMs !== undefined) {
-        if (now - firstMs > SAME_SIGNAL_MS) reactions.onFurtherSignal();
+        if (now - firstMs > SAME_SIGNAL_MS) reactions.onFurtherSignal(name, number);
         return;
       }
       firstMs = now;

@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import threading
 import time
 
@@ -254,7 +255,7 @@ def test_nothing_is_left_by_a_server_that_is_ended_twice(tmp_path):
         time.sleep(0.3)
         server.process.terminate()
         time.sleep(0.3)
-        server.process.terminate()
+        server.process.send_signal(signal.SIGINT)
         assert server.process.wait(timeout=10) == 1
         assert list(place.iterdir()) == []
 
