@@ -41,10 +41,9 @@ export function readOverrideFiles(
   for (const [key, content] of Object.entries(parameters)) {
     if (!key.startsWith(PREFIX)) continue;
     if (typeof content === "string") return refuse(key, "must bring bytes");
-    const parts = key.slice(PREFIX.length).split("/").filter((part) => part !== ".");
-    const problem = pathProblem(parts);
+    const path = placeInFolder(key.slice(PREFIX.length));
+    const problem = pathProblem(path);
     if (problem !== undefined) refuse(key, problem);
-    const path = parts.join("/");
     if (files.has(path)) refuse(key, "names a file that another parameter names too");
     files.set(path, content);
     byteSize += content.byteLength;
@@ -80,10 +79,16 @@ export async function writeOverrideFiles(files: OverrideFiles, directory: string
   }
 }
 
-function pathProblem(parts: readonly string[]): string | undefined {
-  const path = parts.join("/");
+/** `/1/model.py` and `1//model.py` name the file that `1/model.py` names, as they do in the reference. */
+function placeInFolder(path: string): string {
+  const folder = path.endsWith("/") ? "/" : "";
+  return path.split("/").filter((part) => part !== "." && part !== "").join("/") + folder;
+}
+
+function pathProblem(path: string): string | undefined {
+  const parts = path.split("/");
   const encoder = new TextEncoder();
-  if (path === "" || parts.includes("") || parts.includes("..") || /[\\\0]/.test(path)) {
+  if (parts.includes("") || parts.includes("..") || /[\\\0]/.test(path)) {
     return "must name a file inside of the model, relative to its folder";
   }
   // deno-lint-ignore no-control-regex

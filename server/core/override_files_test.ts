@@ -12,6 +12,8 @@ Deno.test("readOverrideFiles() takes files by their path inside of the model", (
   });
   deepEqual([...files!.keys()], ["1/model.onnx", "labels.txt", "1/a/..b"]);
   equal(readOverrideFiles("m", {}), undefined);
+  const loose = { "file:/1/model.py": BYTES, "file://2//model.py": BYTES, "file:/etc/x": BYTES };
+  deepEqual([...readOverrideFiles("m", loose)!.keys()], ["1/model.py", "2/model.py", "etc/x"]);
 });
 
 const PLACELESS = [
@@ -22,10 +24,10 @@ const PLACELESS = [
   "../x",
   "1/../../x",
   "1/..",
-  "/etc/x",
-  "//x",
-  "1//x",
+  "/../x",
+  "//..//x",
   "1/",
+  "/1/",
   "1\\..\\x",
   "..\\x",
   "a\0b",
@@ -54,10 +56,12 @@ Deno.test("readOverrideFiles() refuses paths that cannot be files side by side",
     () => readOverrideFiles("m", { "file:1": BYTES, "file:1/model.onnx": BYTES }),
     /needs a folder where '1' is a file/,
   );
-  throws(
-    () => readOverrideFiles("m", { "file:a": BYTES, "file:./a": BYTES }),
-    /another parameter names too/,
-  );
+  for (const twice of ["file:./a", "file:/a"]) {
+    throws(
+      () => readOverrideFiles("m", { "file:a": BYTES, [twice]: BYTES }),
+      /another parameter names too/,
+    );
+  }
 });
 
 Deno.test("readOverrideFiles() bounds the number of files", () => {
