@@ -15,6 +15,19 @@ const RUN = {
   result: S,
 } as const satisfies OrtFunction;
 
+const UPDATE_PARAMETERS = ["pointer", "buffer", "buffer", "usize"] as const;
+
+const APPEND = {
+  parameters: ["pointer", "pointer"],
+  result: S,
+  nonblocking: true,
+} as const;
+
+/** First API version with `TensorTypeAndShape_HasShape`. */
+export const HAS_SHAPE_API_VERSION = 24;
+/** First API version that tells which provider has which node. */
+export const ASSIGNMENT_API_VERSION = 24;
+
 /** Slot, parameter types and result of each function, under its C name. */
 export const ORT_FUNCTIONS = {
   /** OrtErrorCode (const OrtStatus*) */
@@ -67,12 +80,18 @@ export const ORT_FUNCTIONS = {
   AddSessionConfigEntry: { slot: 130, parameters: ["pointer", "buffer", "buffer"], result: S },
   /** S (OrtSessionOptions*, const ORTCHAR_T* path) */
   RegisterCustomOpsLibrary_V2: { slot: 228, parameters: ["pointer", "buffer"], result: S },
-  /** S (OrtSessionOptions*, const char* provider, const char* const* keys, const char* const* values, size_t) */
-  SessionOptionsAppendExecutionProvider: {
-    slot: 216,
-    parameters: ["pointer", "buffer", "buffer", "buffer", "usize"],
-    result: S,
-  },
+  /** S (OrtCUDAProviderOptionsV2** out) */
+  CreateCUDAProviderOptions: { slot: 205, parameters: ["buffer"], result: S },
+  /** S (OrtCUDAProviderOptionsV2*, const char* const* keys, const char* const* values, size_t) */
+  UpdateCUDAProviderOptions: { slot: 206, parameters: UPDATE_PARAMETERS, result: S },
+  /** void (OrtCUDAProviderOptionsV2*) */
+  ReleaseCUDAProviderOptions: { slot: 208, parameters: ["pointer"], result: "void" },
+  /** S (OrtTensorRTProviderOptionsV2** out) */
+  CreateTensorRTProviderOptions: { slot: 171, parameters: ["buffer"], result: S },
+  /** S (OrtTensorRTProviderOptionsV2*, const char* const* keys, const char* const* values, size_t) */
+  UpdateTensorRTProviderOptions: { slot: 172, parameters: UPDATE_PARAMETERS, result: S },
+  /** void (OrtTensorRTProviderOptionsV2*) */
+  ReleaseTensorRTProviderOptions: { slot: 174, parameters: ["pointer"], result: "void" },
   /** S (char*** out, int* count) */
   GetAvailableProviders: { slot: 125, parameters: ["buffer", "buffer"], result: S },
   /** S (char** list, int count) */
@@ -118,6 +137,44 @@ export const ORT_FUNCTIONS = {
     parameters: ["pointer", "usize", "pointer", "buffer"],
     result: S,
   },
+  /**
+   * S (const OrtSession*, const OrtEpAssignedSubgraph* const** out, size_t* count); borrowed from the session, which
+   * was made with `session.record_ep_graph_assignment_info`; since 1.24, as the five behind it
+   */
+  Session_GetEpGraphAssignmentInfo: {
+    slot: 407,
+    parameters: ["pointer", "buffer", "buffer"],
+    result: S,
+    since: ASSIGNMENT_API_VERSION,
+  },
+  /** S (const OrtEpAssignedSubgraph*, const char** out) */
+  EpAssignedSubgraph_GetEpName: {
+    slot: 408,
+    parameters: ["pointer", "buffer"],
+    result: S,
+    since: ASSIGNMENT_API_VERSION,
+  },
+  /** S (const OrtEpAssignedSubgraph*, const OrtEpAssignedNode* const** out, size_t* count) */
+  EpAssignedSubgraph_GetNodes: {
+    slot: 409,
+    parameters: ["pointer", "buffer", "buffer"],
+    result: S,
+    since: ASSIGNMENT_API_VERSION,
+  },
+  /** S (const OrtEpAssignedNode*, const char** out) */
+  EpAssignedNode_GetName: {
+    slot: 410,
+    parameters: ["pointer", "buffer"],
+    result: S,
+    since: ASSIGNMENT_API_VERSION,
+  },
+  /** S (const OrtEpAssignedNode*, const char** out) */
+  EpAssignedNode_GetOperatorType: {
+    slot: 412,
+    parameters: ["pointer", "buffer"],
+    result: S,
+    since: ASSIGNMENT_API_VERSION,
+  },
   /** void (OrtSession*) */
   ReleaseSession: { slot: 95, parameters: ["pointer"], result: "void" },
 
@@ -148,7 +205,12 @@ export const ORT_FUNCTIONS = {
   /** S (const OrtTensorTypeAndShapeInfo*, const char** symbols, size_t count); the texts are borrowed */
   GetSymbolicDimensions: { slot: 63, parameters: ["pointer", "buffer", "usize"], result: S },
   /** bool (const OrtTensorTypeAndShapeInfo*); since 1.24 */
-  TensorTypeAndShape_HasShape: { slot: 390, parameters: ["pointer"], result: "bool" },
+  TensorTypeAndShape_HasShape: {
+    slot: 390,
+    parameters: ["pointer"],
+    result: "bool",
+    since: HAS_SHAPE_API_VERSION,
+  },
   /** void (OrtTypeInfo*) */
   ReleaseTypeInfo: { slot: 98, parameters: ["pointer"], result: "void" },
   /** void (OrtTensorTypeAndShapeInfo*) */
@@ -218,6 +280,24 @@ export const ORT_BLOCKING_FUNCTIONS = {
     result: S,
     nonblocking: true,
   },
+  /** S (OrtSessionOptions*, const char* provider, const char* const* keys, const char* const* values, size_t) */
+  SessionOptionsAppendExecutionProvider: {
+    slot: 216,
+    parameters: ["pointer", "buffer", "buffer", "buffer", "usize"],
+    result: S,
+    nonblocking: true,
+  },
+  /** S (OrtSessionOptions*, const OrtCUDAProviderOptionsV2*); opens the provider's library */
+  SessionOptionsAppendExecutionProvider_CUDA_V2: { slot: 204, ...APPEND },
+  /** S (OrtSessionOptions*, const OrtTensorRTProviderOptionsV2*); opens the provider's library */
+  SessionOptionsAppendExecutionProvider_TensorRT_V2: { slot: 170, ...APPEND },
+  /** S (OrtSessionOptions*, const char* const* keys, const char* const* values, size_t) */
+  SessionOptionsAppendExecutionProvider_OpenVINO_V2: {
+    slot: 275,
+    parameters: UPDATE_PARAMETERS,
+    result: S,
+    nonblocking: true,
+  },
   /** The same on the blocking pool. */
   Run: { ...RUN, nonblocking: true },
 } as const satisfies Record<string, OrtFunction>;
@@ -227,6 +307,8 @@ interface OrtFunction {
   readonly parameters: readonly Deno.NativeType[];
   readonly result: Deno.NativeResultType;
   readonly nonblocking?: boolean;
+  /** First API version whose table reaches this far; absent = all that are supported. */
+  readonly since?: number;
 }
 
 type Calls<T extends Record<string, OrtFunction>> = {
@@ -244,7 +326,7 @@ export function bindOrtCalls(api: Deno.PointerObject, version: number): OrtCalls
   const calls: Record<string, unknown> = {};
   const table: Record<string, OrtFunction> = { ...ORT_FUNCTIONS, ...ORT_BLOCKING_FUNCTIONS };
   for (const [name, definition] of Object.entries(table)) {
-    if (name === "TensorTypeAndShape_HasShape" && version < HAS_SHAPE_API_VERSION) continue;
+    if (version < (definition.since ?? 0)) continue;
     const pointer = view.getPointer(definition.slot * 8);
     if (pointer === null) {
       throw new TypeError(`Cannot bind ${name}: slot ${definition.slot} of OrtApi is null`);
@@ -257,6 +339,3 @@ export function bindOrtCalls(api: Deno.PointerObject, version: number): OrtCalls
   }
   return calls as OrtCalls;
 }
-
-/** First API version with `TensorTypeAndShape_HasShape`. */
-export const HAS_SHAPE_API_VERSION = 24;

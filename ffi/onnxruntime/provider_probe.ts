@@ -1,13 +1,8 @@
 import { dirname, isAbsolute, join } from "node:path";
-import { cString, OutParameter, pointerAt, readCString } from "../memory.ts";
-import type { OrtCalls } from "./api_table.ts";
 import { OrtEnvironment } from "./environment.ts";
-import { checkStatus, takeStatus } from "./error.ts";
-
-/** Name by which the generic call appends the WebGPU provider; it is listed as `WebGpuExecutionProvider`. */
-const WEBGPU = { listed: "WebGpuExecutionProvider", appended: "WebGPU" } as const;
-/** More than ONNX Runtime has. */
-const MAX_PROVIDERS = 64;
+import { OrtError } from "./error.ts";
+import { listProviders, PROVIDER_NAMES } from "./providers.ts";
+import { OrtSessionOptions } from "./session_options.ts";
 
 /** What the library at a path offers. */
 export interface ProviderReport {
@@ -21,49 +16,34 @@ export interface ProviderReport {
  * drivers, so call this in a process of its own.
  * @throws TypeError, OrtError or LibraryNotFoundError when the library cannot be used at all.
  */
-export function probeProviders(path: string): ProviderReport {
+export async function probeProviders(path: string): Promise<ProviderReport> {
   using environment = OrtEnvironment.open({ libraryPath: path });
   const { calls, version } = environment;
   const providers: Record<string, string> = {};
   for (const name of listProviders(calls)) {
-    providers[name] = name === WEBGPU.listed
-      ? tryAppend(calls, WEBGPU.appended)
+    providers[name] = name === PROVIDER_NAMES.WebGPU
+      ? await tryWebGpu(environment)
       : missingBridge(path, name);
   }
   return { version, providers };
 }
 
-function listProviders(calls: OrtCalls): string[] {
-  const [list, count] = [new OutParameter(), new Int32Array(new ArrayBuffer(4))];
-  checkStatus(calls, calls.GetAvailableProviders(list.cell, count));
-  const { pointer } = list;
-  if (pointer === null) return [];
-  const view = new Deno.UnsafePointerView(pointer);
-  const names = Array.from(
-    { length: Math.min(count[0]!, MAX_PROVIDERS) },
-    (_, index) => readCString(pointerAt(view.getBigUint64(8 * index))),
-  );
-  checkStatus(calls, calls.ReleaseAvailableProviders(pointer, count[0]!));
-  return names;
+/** Why the WebGPU provider cannot be appended to the options of a session; "" when it can. */
+async function tryWebGpu(environment: OrtEnvironment): Promise<string> {
+  try {
+    using _ = await OrtSessionOptions.create(environment, {
+      providers: [{ name: "WebGPU", options: {} }],
+    });
+    return "";
+  } catch (error) {
+    if (!(error instanceof OrtError)) throw error;
+    return providerReason(error);
+  }
 }
 
-/** Why the provider cannot be appended to the options of a session; "" when it can. */
-function tryAppend(calls: OrtCalls, name: string): string {
-  const out = new OutParameter();
-  checkStatus(calls, calls.CreateSessionOptions(out.cell));
-  const options = out.pointer!;
-  const empty = new BigUint64Array(new ArrayBuffer(8));
-  const status = calls.SessionOptionsAppendExecutionProvider(
-    options,
-    cString(name),
-    empty,
-    empty,
-    0n,
-  );
-  const error = takeStatus(calls, status);
-  calls.ReleaseSessionOptions(options);
-  // Its own words begin with a place in the library's source.
-  return error?.message.trim().replace(/^\S+:\d+ .* was false\. /s, "") ?? "";
+/** The words of a failure without the place in the library's source that they begin with. */
+export function providerReason({ message }: OrtError): string {
+  return message.trim().replace(/^\S+:\d+ .* was false\. /s, "");
 }
 
 /** Providers for NVIDIA GPUs are in files of their own beside the library. */
@@ -72,7 +52,8 @@ const BRIDGES: Readonly<Record<string, string>> = {
   TensorrtExecutionProvider: "libonnxruntime_providers_tensorrt.so",
 };
 
-function missingBridge(path: string, provider: string): string {
+/** Why a provider in a file of its own cannot be had from the library at `path`; "" when nothing is known against it. */
+export function missingBridge(path: string, provider: string): string {
   const file = BRIDGES[provider];
   if (file === undefined || !isAbsolute(path)) return "";
   try {

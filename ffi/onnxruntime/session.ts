@@ -27,7 +27,7 @@ export class OrtSession extends NativeHandle {
     settings: SessionSettings = {},
   ): Promise<OrtSession> {
     const { calls } = environment;
-    using options = OrtSessionOptions.create(environment, settings);
+    using options = await OrtSessionOptions.create(environment, settings);
     const out = new OutParameter();
     const environmentPointer = environment.pointer;
     const source = typeof model === "string" ? cString(model) : model;

@@ -2,6 +2,7 @@ import { NativeHandle, type NativePointer } from "../handle.ts";
 import { cString, OutParameter } from "../memory.ts";
 import { notNull, type OrtEnvironment } from "./environment.ts";
 import { checkStatus } from "./error.ts";
+import { appendProvider, type ProviderSettings } from "./providers.ts";
 
 const LOG_SEVERITY_FATAL = 4;
 
@@ -21,6 +22,8 @@ export interface SessionSettings {
   readonly entries?: Readonly<Record<string, string>>;
   /** Libraries with custom operators. */
   readonly operatorLibraries?: readonly string[];
+  /** Execution providers before the CPU's, best first. */
+  readonly providers?: readonly ProviderSettings[];
 }
 
 /** `OrtSessionOptions`, needed only while a session is created. */
@@ -31,7 +34,10 @@ export class OrtSessionOptions extends NativeHandle {
   }
 
   /** @throws OrtError when the runtime refuses a setting. */
-  static create(environment: OrtEnvironment, settings: SessionSettings): OrtSessionOptions {
+  static async create(
+    environment: OrtEnvironment,
+    settings: SessionSettings,
+  ): Promise<OrtSessionOptions> {
     const { calls } = environment;
     const out = new OutParameter();
     checkStatus(calls, calls.CreateSessionOptions(out.cell));
@@ -39,6 +45,9 @@ export class OrtSessionOptions extends NativeHandle {
     const options = new OrtSessionOptions(pointer, environment);
     try {
       applySettings(pointer, environment, settings);
+      for (const provider of settings.providers ?? []) {
+        await appendProvider(calls, pointer, provider);
+      }
     } catch (error) {
       options[Symbol.dispose]();
       throw error;

@@ -21,7 +21,7 @@ async function look(request: ProbeRequest): Promise<ProbeAnswer> {
     case "library":
       return openFirst(request.paths, request.form);
     case "onnxruntime":
-      return probeProviders(request.path);
+      return await probeProviders(request.path);
     case "webgpu":
       return await findAdapters();
   }
