@@ -8,7 +8,7 @@ import type {
 } from "../backend.ts";
 import { ExecuteWatch } from "./execute_watch.ts";
 import type { ModelSettings } from "./model_settings.ts";
-import { RestartPace } from "./restart_pace.ts";
+import { RestartPace } from "../restart_pace.ts";
 import { within } from "./within.ts";
 import { startModelWorker } from "./worker_link.ts";
 import type { InstanceFacts, ModelFacts } from "./worker_protocol.ts";

@@ -1,4 +1,4 @@
-import type { ExecuteRequest } from "../backend.ts";
+import type { ExecuteRequest } from "./backend.ts";
 
 /** Watches the signals of a batch. */
 export interface AbortWatch {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { ExecuteRequest } from "../backend.ts";
-import { executeRequest } from "../execute_request_fixture.ts";
+import type { ExecuteRequest } from "./backend.ts";
+import { executeRequest } from "./execute_request_fixture.ts";
 import { watchAborts } from "./abort_watch.ts";
 
 function request(signal: AbortSignal | undefined): ExecuteRequest {
