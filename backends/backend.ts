@@ -18,6 +18,7 @@ export {
   type WebGpuAdapter,
   type WebGpuList,
 } from "./device_list.ts";
+export { DEVICE_PARAMETER, deviceOfGroup } from "./group_device.ts";
 export type {
   CallMessage,
   CallOptions,

@@ -3,6 +3,7 @@ import {
   type Backend,
   CPU_OFFER,
   DEVICE_CLASS_NAMES,
+  DEVICE_PARAMETER,
   type DeviceClass,
   type Devices,
   type KindOffer,
@@ -19,9 +20,6 @@ import { isEnsemble } from "../../proto/model_config_normalize.ts";
 import type { GpuMachine } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { ServerOptions } from "./options.ts";
-
-/** Parameter of a served configuration that tells on what a group runs and why, behind which its name stands. */
-export const DEVICE_PARAMETER = "nereid.device.";
 
 /** What decides where instances go, beside the configuration. */
 export interface KindSettings {
@@ -98,13 +96,6 @@ export function mayFallBack({ backendConfig }: ServerOptions, backendName: strin
     "INVALID_ARG",
     `failed to convert '${text}' to boolean for --backend-config '${FALLBACK_KEY}'`,
   );
-}
-
-/** The family on which instances of a group run, by its configuration. */
-export function deviceOfGroup(config: ModelConfig, group: ModelInstanceGroup): DeviceClass {
-  const text = config.parameters[DEVICE_PARAMETER + group.name]?.stringValue ?? "";
-  const device = /^(cuda|webgpu|cpu)\b/.exec(text)?.[1] as DeviceClass | undefined;
-  return device ?? (group.kind === ModelInstanceGroup_Kind.GPU ? "cuda" : "cpu");
 }
 
 /** What is said about devices belongs to the server, whoever wrote it into the file. */

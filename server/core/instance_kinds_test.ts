@@ -3,12 +3,13 @@ import {
   type Backend,
   CPU_OFFER,
   type DeviceClass,
+  deviceOfGroup,
   type Devices,
   type KindOffer,
 } from "../../backends/backend.ts";
 import { ModelInstanceGroup_Kind } from "../../proto/gen/model_config_pb.ts";
 import { parseModelConfig } from "../../proto/model_config.ts";
-import { chooseKinds, deviceOfGroup, mayFallBack } from "./instance_kinds.ts";
+import { chooseKinds, mayFallBack } from "./instance_kinds.ts";
 import { DEFAULT_SERVER_OPTIONS } from "./options.ts";
 
 const CUDA: KindOffer = { kind: "KIND_GPU", device: "cuda", deviceIds: [0, 1] };

@@ -1,12 +1,11 @@
 import { clone, toJson } from "@bufbuild/protobuf";
-import type { InstancePlacement } from "../../backends/backend.ts";
+import { deviceOfGroup, type InstancePlacement } from "../../backends/backend.ts";
 import {
   type ModelConfig,
   ModelInstanceGroup_Kind,
   ModelInstanceGroupSchema,
 } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
-import { deviceOfGroup } from "./instance_kinds.ts";
 import type { PlannedInstance } from "./scheduler/rate_limiter.ts";
 
 /** An instance that a configuration asks for. */
