@@ -7,6 +7,7 @@ import {
 } from "../proto/gen/model_config_pb.ts";
 import type { Tensor } from "../proto/tensor.ts";
 import type { Backend, BackendContext, ModelInstance } from "./backend.ts";
+import { fakeHost } from "./model_host_fixture.ts";
 import type { Timers } from "./pause.ts";
 
 /** Virtual time for backends. */
@@ -64,6 +65,7 @@ export async function createFixtureInstance(
     log: { info() {}, warning() {}, verbose() {} },
     now: () => clock.now(),
     countBatchRetry() {},
+    host: fakeHost(),
   };
   const backend = createBackend(context, clock);
   const source = { name: "m", version: 1, modelDirectory: "/m", versionDirectory: "/m/1", config };
