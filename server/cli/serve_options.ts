@@ -214,10 +214,18 @@ function readPattern(flags: ParsedFlags, name: string): RegExp | undefined {
   const pattern = flags.text(name);
   if (pattern === "") return undefined;
   try {
-    return new RegExp(pattern, "i");
+    return headerPattern(pattern);
   } catch (reason) {
     throw usage(`Bad option: "--${name}".\n${ServerError.from(reason).message}`);
   }
+}
+
+/** Flags in front, `(?-i)name`, are what patterns of the reference (RE2) may have and RegExp has not. */
+function headerPattern(pattern: string): RegExp {
+  const [flags = "", on = "", off = ""] = /^\(\?([ims]*)(?:-([ims]+))?\)/.exec(pattern) ?? [];
+  const letters = new Set(`i${on}`);
+  for (const letter of off) letters.delete(letter);
+  return new RegExp(pattern.slice(flags.length), [...letters].join(""));
 }
 
 function readHttpOptions(flags: ParsedFlags): HttpServiceOptions {

@@ -96,6 +96,17 @@ Deno.test("readServeOptions() checks flags that need each other", () => {
   assert.match(fault("--http-header-forward-pattern=("), /"--http-header-forward-pattern"/);
 });
 
+Deno.test("readServeOptions() matches headers without regard to case unless the pattern says so", () => {
+  const matches = (pattern: string, name: string): boolean =>
+    read(`--grpc-header-forward-pattern=${pattern}`).grpc!.headerForwardPattern!.test(name);
+  assert.equal(matches("MY_HEADER.*", "my_header_1"), true);
+  assert.equal(matches("(?-i)MY_HEADER.*", "my_header_1"), false);
+  assert.equal(matches("(?-i)MY_HEADER.*", "MY_HEADER_1"), true);
+  assert.equal(matches("(?is)my_header", "MY_HEADER"), true);
+  assert.equal(matches("(?s-i)a", "A"), false);
+  assert.match(fault("--grpc-header-forward-pattern=(?U)a"), /"--grpc-header-forward-pattern"/);
+});
+
 Deno.test("readServeOptions() sorts backend settings by backend", () => {
   const config = read(
     "--backend-config=default-max-batch-size=8",
