@@ -62,7 +62,7 @@ export async function createFixtureInstance(
 ): Promise<ModelInstance> {
   const context = {
     settings: new Map(),
-    log: { info() {}, warning() {}, verbose() {} },
+    log: { info() {}, warning() {}, error() {}, verbose() {} },
     now: () => clock.now(),
     countBatchRetry() {},
     host: fakeHost(),
