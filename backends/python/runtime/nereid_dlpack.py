@@ -109,7 +109,7 @@ def _check_device(device: int) -> None:
 
 
 def _check_order(tensor: _Tensor, shape: List[int]) -> None:
-    if not tensor.strides:
+    if not tensor.strides or 0 in shape:
         return
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):
