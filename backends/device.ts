@@ -5,6 +5,7 @@ import {
   readCudaDriver,
 } from "../ffi/cuda/driver.ts";
 import { LibraryNotFoundError } from "../ffi/library.ts";
+import { isFfiAllowed } from "../ffi/permission.ts";
 import { NvmlError } from "../ffi/nvml/error.ts";
 import { Nvml, type NvmlReading } from "../ffi/nvml/nvml.ts";
 import { NVML_FILE_NAME } from "../ffi/nvml/symbols.ts";
@@ -108,7 +109,7 @@ export class MachineDevices implements Devices, Disposable {
   }
 
   async #open(): Promise<Found> {
-    if (!await isFfiAllowed()) {
+    if (!isFfiAllowed()) {
       const error = new Error("Native libraries may not be opened here (--allow-ffi)");
       return { nvml: error, cuda: error };
     }
@@ -129,11 +130,6 @@ export class MachineDevices implements Devices, Disposable {
     this.#isDisposed = true;
     this.#nvml?.[Symbol.dispose]();
   }
-}
-
-/** Opening a library without the permission would ask somebody at a terminal. */
-async function isFfiAllowed(): Promise<boolean> {
-  return (await Deno.permissions.query({ name: "ffi" })).state === "granted";
 }
 
 function asError(reason: unknown): Error {

@@ -5,9 +5,10 @@ type Open = (context: BackendContext) => Promise<Backend>;
 
 /** The one table of backends; each is loaded when a model first needs it. */
 const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
-  ["onnxruntime", async (context) => {
-    const { OnnxBackend } = await import("./onnxruntime/mod.ts");
-    return new OnnxBackend(context);
+  ["onnxruntime", openOnnxRuntime],
+  ["onnxruntime_web", async (context) => {
+    const { OnnxWebBackend } = await import("./onnxruntime_web/mod.ts");
+    return new OnnxWebBackend(context);
   }],
   ["tensorrt", async (context) => {
     const { TensorRtBackend } = await import("./tensorrt/mod.ts");
@@ -71,6 +72,16 @@ export function openBackend(
   if (open !== undefined) return open(context);
   const modelFile = findPythonBackend(directory, name);
   return modelFile === undefined ? undefined : openPythonBased(context, { name, modelFile });
+}
+
+/** The native runtime where there is one, else the one for the web under the same name. */
+async function openOnnxRuntime(context: BackendContext): Promise<Backend> {
+  const { findNativeRefusal, OnnxBackend } = await import("./onnxruntime/mod.ts");
+  const refusal = findNativeRefusal(context.settings);
+  if (refusal === undefined) return new OnnxBackend(context);
+  context.log.warning(`ONNX models run on onnxruntime-web: ${refusal}`);
+  const { OnnxWebBackend } = await import("./onnxruntime_web/mod.ts");
+  return new OnnxWebBackend(context, "onnxruntime");
 }
 
 async function openPythonBased(

@@ -2,6 +2,7 @@ import { countDevices } from "../ffi/cuda/device.ts";
 import { IpcMemory } from "../ffi/cuda/memory.ts";
 import { type CudaLibraries, openCudaLibraries } from "../ffi/cuda/symbols.ts";
 import { LibraryNotFoundError } from "../ffi/library.ts";
+import { FFI_REFUSAL, isFfiAllowed } from "../ffi/permission.ts";
 import {
   PosixError,
   type SharedMemoryMapping,
@@ -116,7 +117,8 @@ function openObject(key: string): SharedMemoryObject {
       throw new ServerError("UNAVAILABLE", "too many files are open", { cause: error });
     }
     const isSystem = error instanceof LibraryNotFoundError;
-    const text = isSystem ? "this system has no POSIX shared memory" : "it cannot be opened";
+    const why = isFfiAllowed() ? "this system has no POSIX shared memory" : FFI_REFUSAL;
+    const text = isSystem ? why : "it cannot be opened";
     throw new ServerError(isSystem ? "UNSUPPORTED" : "NOT_FOUND", text, { cause: error });
   }
 }

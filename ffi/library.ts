@@ -1,3 +1,5 @@
+import { FFI_REFUSAL, isFfiAllowed } from "./permission.ts";
+
 /** One place a library was looked for, and what came of it. */
 export interface LibraryAttempt {
   /** Where the candidate comes from, such as `environment variable ORT_DYLIB_PATH`. */
@@ -50,6 +52,10 @@ export function openLibrary<const S extends Deno.ForeignLibraryInterface>(
   },
 ): OpenedLibrary<S> {
   const attempts: LibraryAttempt[] = [...options.attempts ?? []];
+  if (!isFfiAllowed()) {
+    const refused = options.candidates.map((candidate) => ({ ...candidate, reason: FFI_REFUSAL }));
+    throw new LibraryNotFoundError(what, [...attempts, ...refused]);
+  }
   for (const candidate of options.candidates) {
     try {
       const library = Deno.dlopen(candidate.path, options.symbols);

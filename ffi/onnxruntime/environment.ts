@@ -1,5 +1,6 @@
 import { NativeHandle, type NativePointer } from "../handle.ts";
 import { openLibrary } from "../library.ts";
+import { FFI_REFUSAL, isFfiAllowed } from "../permission.ts";
 import { cString, OutParameter, readCString } from "../memory.ts";
 import { bindOrtCalls, type OrtCalls } from "./api_table.ts";
 import { checkStatus } from "./error.ts";
@@ -103,6 +104,17 @@ function openApi(libraryPath: string | undefined): OpenedApi {
   const opened = openedApis.get(key) ?? bindApi(libraryPath);
   openedApis.set(key, opened);
   return opened;
+}
+
+/** Why the library that would be found cannot be used; undefined when it can. */
+export function checkOrtLibrary(): string | undefined {
+  if (!isFfiAllowed()) return FFI_REFUSAL;
+  try {
+    openApi(undefined);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }
 
 /** Read by the library when it is loaded. `DisableTelemetryEvents` alone comes too late: files are made before it. */

@@ -1,5 +1,5 @@
 export { ELEMENT_TYPE, elementTypeName, ONNX_TYPE, onnxTypeName } from "./element_type.ts";
-export { type GlobalThreadPools, OrtEnvironment } from "./environment.ts";
+export { checkOrtLibrary, type GlobalThreadPools, OrtEnvironment } from "./environment.ts";
 export { OrtError, takeStatus } from "./error.ts";
 export { OrtRunOptions, OrtSession } from "./session.ts";
 export { GRAPH_OPTIMIZATION, type SessionSettings } from "./session_options.ts";
@@ -14,3 +14,10 @@ export {
   type StringRanges,
   viewTensor,
 } from "./value.ts";
+export { listProviders, PROVIDER_NAMES, type ProviderSettings } from "./providers.ts";
+export { missingBridge, providerReason } from "./provider_probe.ts";
+export {
+  type NodeAssignment,
+  readAssignment,
+  RECORD_ASSIGNMENT_ENTRY,
+} from "./graph_assignment.ts";

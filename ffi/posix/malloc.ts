@@ -1,3 +1,5 @@
+import { isFfiAllowed } from "../permission.ts";
+
 const M_TRIM_THRESHOLD = -1;
 const M_MMAP_THRESHOLD = -3;
 /** Blocks from this size on get pages of their own, which return to the system when they are freed. */
@@ -33,7 +35,7 @@ export function tuneNativeAllocator(): NativeAllocator {
 }
 
 function openSymbols() {
-  if (Deno.build.os !== "linux") return undefined;
+  if (Deno.build.os !== "linux" || !isFfiAllowed()) return undefined;
   try {
     return Deno.dlopen("libc.so.6", MALLOC_SYMBOLS).symbols;
   } catch {

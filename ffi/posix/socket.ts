@@ -1,3 +1,5 @@
+import { isFfiAllowed } from "../permission.ts";
+
 const SOL_SOCKET = 1;
 const SO_ACCEPTCONN = 30;
 const IPPROTO_TCP = 6;
@@ -17,11 +19,12 @@ const SOCKET_SYMBOLS = {
 
 /**
  * Sets TCP_NODELAY on the listening sockets of this process at a port; the connections they accept inherit it. Meant
- * for listeners whose connections have no such setting of their own (TLS). Linux only; elsewhere it does nothing.
+ * for listeners whose connections have no such setting of their own (TLS). Linux only; elsewhere, and without
+ * the permission, it does nothing.
  * @returns the number of sockets it was set on.
  */
 export function setListenerNoDelay(port: number): number {
-  if (Deno.build.os !== "linux") return 0;
+  if (Deno.build.os !== "linux" || !isFfiAllowed()) return 0;
   const library = Deno.dlopen("libc.so.6", SOCKET_SYMBOLS);
   try {
     let count = 0;

@@ -1,5 +1,6 @@
 import type { WebGpuList } from "../../backends/device_list.ts";
 import { locateOrtLibrary } from "../../ffi/onnxruntime/locate.ts";
+import { findAdapters } from "./webgpu_adapters.ts";
 import { PROBE_COMMAND, type ProbeAnswer, type ProbeRequest } from "./probe_message.ts";
 
 /** A look that takes longer than this hangs. */
@@ -63,7 +64,7 @@ export async function findWebGpuAdapters(
   options: ProbeOptions = {},
 ): Promise<WebGpuList> {
   const [own, native] = await Promise.all([
-    runProbe({ what: "webgpu" }, options),
+    findOwnAdapters(options),
     probeOnnxRuntime(ortLibrary, options),
   ]);
   const reasons: Record<string, string> = {};
@@ -85,6 +86,16 @@ export async function findWebGpuAdapters(
       "the library was built without the WebGPU provider";
   }
   return { adapters, reasons };
+}
+
+/** Where no process may be started the look is taken in this one: it needs no permission. */
+async function findOwnAdapters(options: ProbeOptions): Promise<ProbeAnswer> {
+  if (await mayRun(Deno.execPath())) return await runProbe({ what: "webgpu" }, options);
+  try {
+    return await findAdapters();
+  } catch (reason) {
+    return { error: describe(reason) };
+  }
 }
 
 /** Asks the ONNX Runtime library for version and providers. */

@@ -1,8 +1,8 @@
 import { readLibraryVersion, type VersionForm } from "../../ffi/library_version.ts";
 import { probeProviders } from "../../ffi/onnxruntime/provider_probe.ts";
-import type { WebGpuAdapter } from "../../backends/device_list.ts";
 import { printText } from "./print.ts";
 import type { ProbeAnswer, ProbeRequest } from "./probe_message.ts";
+import { findAdapters } from "./webgpu_adapters.ts";
 
 /** Looks at what the one argument, a {@linkcode ProbeRequest} as JSON, says; prints the answer as a line of JSON. */
 export async function answerProbe(args: readonly string[]): Promise<number> {
@@ -54,26 +54,4 @@ function loadedPath(path: string): string {
   } catch {
     return path;
   }
-}
-
-/** The adapters of `navigator.gpu`: the fast one and the frugal one, if they differ. */
-async function findAdapters(): Promise<ProbeAnswer> {
-  const gpu = (globalThis.navigator as Navigator & { gpu?: GPU }).gpu;
-  if (gpu === undefined) return { error: "this Deno has no navigator.gpu" };
-  const adapters: WebGpuAdapter[] = [];
-  for (const powerPreference of ["high-performance", "low-power"] as const) {
-    const adapter = await gpu.requestAdapter({ powerPreference });
-    if (adapter === null) continue;
-    const { vendor, architecture, device, description } = adapter.info;
-    const name = description || device || architecture || "unnamed";
-    if (adapters.some((other) => other.name === name && other.vendor === vendor)) continue;
-    const isSoftware = isSoftwareRenderer(name) || adapter.info.isFallbackAdapter === true;
-    adapters.push({ id: adapters.length, source: "navigator.gpu", name, vendor, isSoftware });
-  }
-  if (adapters.length > 0) return { adapters };
-  return { error: "no adapter: no Vulkan driver is installed" };
-}
-
-function isSoftwareRenderer(name: string): boolean {
-  return /llvmpipe|lavapipe|swiftshader|softpipe|software/i.test(name);
 }

@@ -1,4 +1,5 @@
 import { BACKEND_NAMES, openBackend } from "../../backends/registry.ts";
+import { FFI_REFUSAL, isFfiAllowed } from "../../ffi/permission.ts";
 import { MemoryOpener } from "../../backends/shared_memory.ts";
 import { ServerError } from "../../proto/status.ts";
 import { openAgentDirectory } from "../agents/agent_directory.ts";
@@ -16,6 +17,12 @@ import type { ServeOptions } from "./serve_options.ts";
 import { ProgramDevices } from "./program_devices.ts";
 import { openServices, type Service } from "./services.ts";
 import { createTracer } from "./trace_output.ts";
+
+/** What a server does without when it may not call native code. */
+const WITHOUT_FFI =
+  "ONNX models run on onnxruntime-web, there are no regions of shared memory and no " +
+  "GPU metrics, tensors of Python models go through pipes, connections with TLS wait for full " +
+  "packets, and freed memory stays with the C allocator";
 
 /** The parts of a server process, wired: engine and listeners. */
 export interface Program {
@@ -38,6 +45,7 @@ export interface Program {
  * @throws ServerError INVALID_ARG for options that contradict each other.
  */
 export function createProgram(options: ServeOptions, log: OpenedLog): Program {
+  if (!isFfiAllowed()) log.verbose(1, `${FFI_REFUSAL}: ${WITHOUT_FFI}`);
   const clock = createSystemClock();
   const tracer = createTracer(options.trace, clock, log);
   const devices = new ProgramDevices(options);

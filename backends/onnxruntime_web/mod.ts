@@ -1,0 +1,1 @@
+export { OnnxWebBackend } from "./web_backend.ts";
