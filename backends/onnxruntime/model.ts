@@ -1,4 +1,3 @@
-import { ServerError } from "../../proto/status.ts";
 import type { CallGate } from "../../ffi/call_gate.ts";
 import type { OrtSession } from "../../ffi/onnxruntime/mod.ts";
 import type { BackendModel, InstancePlacement, ModelInstance } from "../backend.ts";
@@ -24,7 +23,7 @@ export interface OnnxModelParts {
   readonly trimMemory: () => Promise<void>;
 }
 
-/** One loaded ONNX model: a session, on which its instances run at the same time. */
+/** One ONNX model on one device: a session, on which its instances run at the same time. */
 export class OnnxModel implements BackendModel {
   readonly name: string;
   readonly session: OrtSession;
@@ -82,15 +81,6 @@ export class OnnxModel implements BackendModel {
   }
 
   createInstance(placement: InstancePlacement): Promise<ModelInstance> {
-    if (placement.kind === "KIND_GPU") {
-      return Promise.reject(
-        new ServerError(
-          "UNSUPPORTED",
-          `instance '${placement.name}' of model '${this.name}' cannot run on a GPU: this backend ` +
-            `runs on CPUs only`,
-        ),
-      );
-    }
     return Promise.resolve(new OnnxInstance(this, placement));
   }
 

@@ -1,48 +1,76 @@
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
-import { type CallGate, createCallGate } from "../../ffi/call_gate.ts";
+import { createCallGate } from "../../ffi/call_gate.ts";
 import { LibraryNotFoundError } from "../../ffi/library.ts";
 import { type NativeAllocator, tuneNativeAllocator } from "../../ffi/posix/malloc.ts";
 import {
   type GlobalThreadPools,
+  listProviders,
   OrtEnvironment,
   OrtError,
-  OrtSession,
+  type OrtSession,
 } from "../../ffi/onnxruntime/mod.ts";
-import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
+import {
+  type Backend,
+  type BackendContext,
+  type BackendModel,
+  deviceOfGroup,
+  type Devices,
+  type KindOffer,
+  type ModelSource,
+} from "../backend.ts";
 import { completeConfig, isComplete } from "../onnx_auto_complete.ts";
+import { prefersWebGpu, type SessionDevice } from "./accelerators.ts";
+import { DeviceModels } from "./device_models.ts";
+import { offerKinds, type RuntimeLibrary } from "./kind_offers.ts";
 import { OnnxModel } from "./model.ts";
-import { brokenFileHint, findModelFile } from "../onnx_model_file.ts";
+import { findModelFile } from "../onnx_model_file.ts";
 import { runtimeError } from "./run_session.ts";
 import { RunPace } from "./run_pace.ts";
 import { createRunPlan } from "../onnx_run_plan.ts";
 import { flagSetting, integerSetting } from "../onnx_setting_values.ts";
+import { SessionOpener } from "./session_opener.ts";
 import { readModelSettings } from "./session_settings.ts";
 import { checkSignature } from "../onnx_signature_check.ts";
 import { isSteadyModelFile } from "./steady_model.ts";
 
 /** Runs in flight: half of the runtime's blocking pool, which also serves files and name lookups. */
 const MAX_RUNS_IN_FLIGHT = 16;
-const MAX_LOADS_IN_FLIGHT = 4;
 /** A session opened for completion waits this long for the load that follows. */
 const PREPARED_SESSION_TTL_MS = 30_000;
 
-/** The runtime's words for a file that holds no model. */
-const NO_MODEL = /Protobuf parsing failed|ModelProto does not have a graph/;
-
-/** ONNX models through the native ONNX Runtime, on CPUs. */
+/** ONNX models through the native ONNX Runtime, on CPUs, NVIDIA GPUs and WebGPU. */
 export class OnnxBackend implements Backend {
   readonly name = "onnxruntime";
   readonly preference = { kind: "KIND_CPU", count: 2 } as const;
   readonly #context: BackendContext;
   readonly #runGate = createCallGate(MAX_RUNS_IN_FLIGHT);
-  readonly #loadGate: CallGate = createCallGate(MAX_LOADS_IN_FLIGHT);
+  readonly #opener: SessionOpener;
   readonly #prepared = new Map<ModelConfig, PreparedSession>();
   #environment: OrtEnvironment | undefined;
   #allocator: NativeAllocator | undefined;
 
   constructor(context: BackendContext) {
     this.#context = context;
+    this.#opener = new SessionOpener(context);
+  }
+
+  async kinds(devices: Devices, source?: ModelSource): Promise<readonly KindOffer[]> {
+    const key = "webgpu-software";
+    return await offerKinds(devices, {
+      openLibrary: () => this.#describeLibrary(),
+      allowsSoftware: /^(?:1|true)$/i.test(this.#context.settings.get(key) ?? ""),
+      prefersWebGpu: source !== undefined && prefersWebGpu(source.config),
+    });
+  }
+
+  #describeLibrary(): RuntimeLibrary | Error {
+    try {
+      const { version, libraryPath, calls } = this.#openEnvironment();
+      return { version, path: libraryPath, providers: listProviders(calls) };
+    } catch (error) {
+      return ServerError.from(error);
+    }
   }
 
   async autoComplete(source: ModelSource): Promise<void> {
@@ -50,7 +78,8 @@ export class OnnxBackend implements Backend {
     if (isComplete(config)) return;
     const defaultMaxBatchSize = integerSetting(this.#context.settings, "default-max-batch-size");
     const path = await findModelFile(source);
-    const session = await this.#openSession(source, path);
+    const place = firstPlace(config);
+    const session = await this.#opener.open(this.#openEnvironment(), source, { path, place });
     try {
       const modelName = source.name;
       completeConfig(config, session.signature, { modelName, defaultMaxBatchSize });
@@ -62,11 +91,28 @@ export class OnnxBackend implements Backend {
   }
 
   async openModel(source: ModelSource): Promise<BackendModel> {
-    const { now, countBatchRetry, settings } = this.#context;
     const path = await findModelFile(source);
+    const place = firstPlace(source.config);
+    const session = this.#takePrepared(source.config, path);
+    const model = await this.#createModel(source, { path, place, session });
+    return new DeviceModels(
+      { place, model },
+      (place) => this.#createModel(source, { path, place, session: undefined }),
+    );
+  }
+
+  async #createModel(
+    source: ModelSource,
+    { path, place, session: prepared }: {
+      readonly path: string;
+      readonly place: SessionDevice;
+      readonly session: OrtSession | undefined;
+    },
+  ): Promise<OnnxModel> {
+    const { now, countBatchRetry, settings } = this.#context;
     const { runEntries } = readModelSettings(source, settings);
-    const session = this.#takePrepared(source.config, path) ??
-      await this.#openSession(source, path);
+    const session = prepared ??
+      await this.#opener.open(this.#openEnvironment(), source, { path, place });
     try {
       checkSignature(source, session.signature);
       return new OnnxModel({
@@ -75,7 +121,8 @@ export class OnnxBackend implements Backend {
         plan: createRunPlan(source.config, session.signature),
         runEntries,
         gate: this.#runGate,
-        pace: new RunPace(await isSteadyModelFile(path)),
+        // What waits for a device must not hold up the event loop.
+        pace: new RunPace(place.device === "cpu" && await isSteadyModelFile(path)),
         now,
         countBatchRetry: () => countBatchRetry(source.name, source.version),
         trimMemory: async () => await this.#allocator?.trim(),
@@ -83,25 +130,6 @@ export class OnnxBackend implements Backend {
     } catch (error) {
       session[Symbol.dispose]();
       throw error;
-    }
-  }
-
-  async #openSession(source: ModelSource, path: string): Promise<OrtSession> {
-    const { session: settings } = readModelSettings(source, this.#context.settings);
-    const environment = this.#openEnvironment();
-    const turn = this.#loadGate.enter();
-    if (turn !== undefined) await turn;
-    try {
-      return await OrtSession.open(environment, path, settings);
-    } catch (error) {
-      if (!(error instanceof OrtError)) throw ServerError.from(error);
-      const { code, message } = runtimeError(error);
-      const isUnreadable = NO_MODEL.test(error.message);
-      const hint = isUnreadable ? await brokenFileHint(path) : "";
-      const text = hint === "" ? message : message.replace(/\.$/, "") + hint;
-      throw new ServerError(code, text, { cause: error });
-    } finally {
-      this.#loadGate.leave();
     }
   }
 
@@ -157,6 +185,13 @@ export class OnnxBackend implements Backend {
     for (const config of [...this.#prepared.keys()]) this.#drop(config);
     return Promise.resolve();
   }
+}
+
+/** Where the first instances of a configuration go, which has been given to the backend with kinds decided. */
+function firstPlace(config: ModelConfig): SessionDevice {
+  const group = config.instanceGroup.find(({ passive }) => !passive);
+  const device = group === undefined ? "cpu" : deviceOfGroup(config, group);
+  return { device, deviceId: device === "cpu" ? 0 : group?.gpus[0] ?? 0 };
 }
 
 interface PreparedSession {

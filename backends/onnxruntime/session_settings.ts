@@ -1,6 +1,5 @@
 import { join } from "node:path";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
-import { configError } from "../../proto/model_config.ts";
 import { GRAPH_OPTIMIZATION, type SessionSettings } from "../../ffi/onnxruntime/mod.ts";
 import type { BackendSettings, ModelSource } from "../backend.ts";
 import {
@@ -17,6 +16,7 @@ const SESSION_ENTRY_KEYS = [
   "session.inter_op.allow_spinning",
   "session.set_denormal_as_zero",
   "session.x64quantprecision",
+  "session.disable_cpu_ep_fallback",
 ];
 /**
  * Entries that differ from the runtime's own defaults. Threads that spin while they wait for work take the cores that
@@ -38,12 +38,11 @@ export interface ModelSettings {
 }
 
 /**
- * Reads graph level, parameters, accelerators and operator libraries of config.md §10.
+ * Reads graph level, parameters and operator libraries of config.md §10.
  * @throws ServerError INVALID_ARG naming the parameter and its value.
  */
 export function readModelSettings(source: ModelSource, settings: BackendSettings): ModelSettings {
   const { config } = source;
-  checkAccelerators(config);
   const read = <T>(key: string, parse: (text: string, name: string) => T): T | undefined => {
     const text = config.parameters[key]?.stringValue;
     return text === undefined
@@ -86,17 +85,6 @@ function graphOptimization(level: number): number {
   if (level === 1) return GRAPH_OPTIMIZATION.EXTENDED;
   if (level === 2) return GRAPH_OPTIMIZATION.OFF;
   return GRAPH_OPTIMIZATION.ALL;
-}
-
-/** Accelerators for GPUs do not matter on a CPU; for CPUs there is none in this build. */
-function checkAccelerators(config: ModelConfig): void {
-  const requested = config.optimization?.executionAccelerators?.cpuExecutionAccelerator ?? [];
-  if (requested.length === 0) return;
-  throw configError(requested.map(({ name }, index) => ({
-    path: `optimization.execution_accelerators.cpu_execution_accelerator[${index}]`,
-    message: `unknown Execution Accelerator '${name}' is requested`,
-    hint: "this version has none for CPUs; take the entry out",
-  })));
 }
 
 function operatorLibraries(source: ModelSource): string[] {

@@ -7,20 +7,16 @@ import { readModelSettings } from "./session_settings.ts";
 
 function read(
   parameters: Record<string, string>,
-  { level = 0, settings = {}, accelerators = [] }: {
+  { level = 0, settings = {} }: {
     level?: number;
     settings?: Record<string, string>;
-    accelerators?: readonly string[];
   } = {},
 ) {
   const config = create(ModelConfigSchema, {
     parameters: Object.fromEntries(
       Object.entries(parameters).map(([key, stringValue]) => [key, { stringValue }]),
     ),
-    optimization: {
-      graph: { level },
-      executionAccelerators: { cpuExecutionAccelerator: accelerators.map((name) => ({ name })) },
-    },
+    optimization: { graph: { level } },
   });
   const source = { name: "m", version: 1, modelDirectory: "", versionDirectory: "", config };
   return readModelSettings(source, new Map(Object.entries(settings)));
@@ -88,15 +84,6 @@ for (const [parameters, message] of WRONG) {
     assert.throws(() => read(parameters), { code: "INVALID_ARG", message });
   });
 }
-
-Deno.test("readModelSettings() names every accelerator that is not there", () => {
-  const accelerators = ["openvino", "other"];
-  assert.throws(() => read({}, { accelerators }), {
-    code: "INVALID_ARG",
-    message:
-      /^unknown Execution Accelerator 'openvino' is requested.*take the entry out\n.*'other'/,
-  });
-});
 
 Deno.test("settings of the server are read as numbers and truth values", () => {
   const settings = new Map([["a", "4"], ["b", "1"], ["c", "many"]]);
