@@ -18,7 +18,7 @@ import { checkSignature } from "../onnx_signature_check.ts";
 import { SessionKeeper } from "./session_keeper.ts";
 import { readSessionRequest } from "./session_request.ts";
 import { WebModel } from "./web_model.ts";
-import { WebSession } from "./web_session.ts";
+import { type OpenOptions, WebSession } from "./web_session.ts";
 import type { SessionRequest } from "./worker_protocol.ts";
 
 /** The runtime's words for a file that holds no model. */
@@ -35,11 +35,13 @@ export class OnnxWebBackend implements Backend {
   readonly #prepared = new Map<ModelConfig, SessionKeeper>();
   readonly #gates = new Map<number, CallGate>();
   readonly #loadGate = createCallGate(MAX_LOADS_IN_FLIGHT);
+  readonly #options: OpenOptions;
   #isVersionTold = false;
 
-  constructor(context: BackendContext, name = "onnxruntime_web") {
+  constructor(context: BackendContext, name = "onnxruntime_web", options: OpenOptions = {}) {
     this.#context = context;
     this.name = name;
+    this.#options = options;
   }
 
   async kinds(devices: Devices): Promise<readonly KindOffer[]> {
@@ -111,7 +113,7 @@ export class OnnxWebBackend implements Backend {
   async #load(request: SessionRequest): Promise<WebSession> {
     await this.#loadGate.enter();
     try {
-      const session = await WebSession.open(request);
+      const session = await WebSession.open(request, this.#options);
       this.#tellVersion(session);
       return session;
     } catch (error) {

@@ -39,6 +39,13 @@ export class SessionWorker {
     }
   }
 
+  /** Frees the model; a Worker that is ended need not do it. */
+  async release(): Promise<void> {
+    const session = this.#session;
+    this.#session = undefined;
+    await session?.release();
+  }
+
   async #load(request: SessionRequest): Promise<FromWorker> {
     const runtime = this.#runtime = request.provider === "webgpu"
       ? await import("onnxruntime-web/webgpu")

@@ -45,10 +45,9 @@ export interface Program {
  * @throws ServerError INVALID_ARG for options that contradict each other.
  */
 export function createProgram(options: ServeOptions, log: OpenedLog): Program {
-  if (!isFfiAllowed()) log.verbose(1, `${FFI_REFUSAL}: ${WITHOUT_FFI}`);
   const clock = createSystemClock();
   const tracer = createTracer(options.trace, clock, log);
-  const devices = new ProgramDevices(options);
+  const devices = createDevices(options, log);
   const customMetrics = new CustomMetrics();
   const host = createModelHost(() => server, customMetrics);
   const server: InferenceServer = createInferenceServer(options.server, {
@@ -114,6 +113,11 @@ export function createProgram(options: ServeOptions, log: OpenedLog): Program {
       return isStopped && drained.every((done) => done);
     },
   };
+}
+
+function createDevices(options: ServeOptions, log: OpenedLog): ProgramDevices {
+  if (!isFfiAllowed()) log.verbose(1, `${FFI_REFUSAL}: ${WITHOUT_FFI}`);
+  return new ProgramDevices(options);
 }
 
 /** A number of requests that the environment gives; 0 = none. */
