@@ -97,7 +97,9 @@ export class FrameReceiver {
 
   #open(offset: number, enclosed: readonly SharedArrayBuffer[]): ArrivedFrame | undefined {
     const buffer = this.#buffer;
-    if (buffer === undefined || !(offset > 0 && offset < buffer.byteLength)) return undefined;
+    const isPlace = buffer !== undefined && offset > 0 && offset < buffer.byteLength &&
+      offset % 64 === 0;
+    if (!isPlace) throw new RangeError(`There is no frame at ${offset}`);
     let isReleased = false;
     return {
       reader: new FrameReader(buffer, offset, enclosed),

@@ -2,7 +2,7 @@ import type { ParameterValue } from "../../proto/infer.ts";
 import type { Tensor } from "../../proto/tensor.ts";
 import { alignTo64 } from "./block_ring.ts";
 import { PARAMETER_KIND } from "./frame_writer.ts";
-import { DATATYPE_ORDER } from "./tensor_arrays.ts";
+import { DATATYPE_ORDER, elementBytes } from "./tensor_arrays.ts";
 
 const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
 /** Up to here a loop is faster than the decoder. */
@@ -109,15 +109,25 @@ export class FrameReader {
     }
   }
 
-  /** A tensor whose `data` is a view into the frame. */
+  /** A tensor whose `data` is a view into the frame. @throws RangeError for what is none */
   tensor(name: string): Tensor {
-    const datatype = DATATYPE_ORDER[this.u8()]!;
+    const datatype = DATATYPE_ORDER[this.u8()];
+    if (datatype === undefined) throw new RangeError(`Tensor '${name}' has no datatype`);
     const shape: number[] = [];
-    for (let rank = this.u32(); rank > 0; rank--) shape.push(this.f64());
+    let count = 1;
+    for (let rank = this.u32(); rank > 0; rank--) {
+      const dim = this.f64();
+      if (!(dim >= 0)) throw new RangeError(`Tensor '${name}' has a dimension ${dim}`);
+      count *= dim;
+      shape.push(dim);
+    }
     const place = this.f64();
     const data = place < 0
       ? new Uint8Array(this.#enclosed[-place - 1]!, this.f64(), this.f64())
       : new Uint8Array(this.#buffer, this.#dataStart + place, this.f64());
+    if (datatype !== "BYTES" && data.length !== count * elementBytes(datatype)) {
+      throw new RangeError(`Tensor '${name}' has ${data.length} bytes and the shape [${shape}]`);
+    }
     return { name, datatype, shape, data };
   }
 }

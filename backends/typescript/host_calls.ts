@@ -10,6 +10,8 @@ interface OpenCall {
   readonly abort: AbortController;
   underWay: number;
   wake: (() => void) | undefined;
+  /** Nobody takes its responses any more: the one who is called must not wait for that. */
+  isAbandoned: boolean;
 }
 
 /** Calls of other models that the model of one Worker makes. */
@@ -37,7 +39,12 @@ export class HostCalls {
     const decoupled = reader.u8() === 1;
     const origin = this.#findRequest(reader.u32());
     const request = readCall(reader);
-    const call: OpenCall = { abort: new AbortController(), underWay: 0, wake: undefined };
+    const call: OpenCall = {
+      abort: new AbortController(),
+      underWay: 0,
+      wake: undefined,
+      isAbandoned: false,
+    };
     this.#open.set(id, call);
     const unfollow = follow(origin?.signal, call.abort);
     const receive = (message: CallMessage) => this.#receive(id, call, message);
@@ -50,6 +57,13 @@ export class HostCalls {
 
   #receive(id: number, call: OpenCall, message: CallMessage): Promise<void> | undefined {
     if (message.isFinal) this.#open.delete(id);
+    if (!call.isAbandoned || message.isFinal) this.#tryReply(id, message);
+    if ("response" in message) message.release();
+    if (message.isFinal || call.isAbandoned || ++call.underWay < WINDOW.size) return undefined;
+    return new Promise((resolve) => call.wake = resolve);
+  }
+
+  #tryReply(id: number, message: CallMessage): void {
     try {
       this.#reply(id, message);
     } catch (reason) {
@@ -57,9 +71,6 @@ export class HostCalls {
       const error = ServerError.from(reason, "UNAVAILABLE");
       this.#reply(id, { error, isFinal: message.isFinal });
     }
-    if ("response" in message) message.release();
-    if (message.isFinal || ++call.underWay < WINDOW.size) return undefined;
-    return new Promise((resolve) => call.wake = resolve);
   }
 
   #reply(id: number, message: CallMessage): void {
@@ -79,16 +90,18 @@ export class HostCalls {
     if (call.underWay < WINDOW.size) call.wake?.();
   }
 
-  /** The model gave up a call. */
-  cancel(id: number): void {
+  /** The model wants a call to end; it still takes what comes until then, unless it has abandoned it. */
+  cancel(id: number, isAbandoned: boolean): void {
     const call = this.#open.get(id);
-    call?.abort.abort();
-    call?.wake?.();
+    if (call === undefined) return;
+    call.isAbandoned ||= isAbandoned;
+    call.abort.abort();
+    if (call.isAbandoned) call.wake?.();
   }
 
   /** Gives up all calls: the Worker is gone. */
   cancelAll(): void {
-    for (const id of [...this.#open.keys()]) this.cancel(id);
+    for (const id of [...this.#open.keys()]) this.cancel(id, true);
   }
 }
 

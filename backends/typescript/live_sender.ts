@@ -47,7 +47,10 @@ export class LiveSender {
   }
 
   #hand(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined {
-    if (this.#isOver) return undefined;
+    if (this.#isOver) {
+      if (response !== undefined && "outputs" in response) response.release?.();
+      return undefined;
+    }
     this.#isOver = isFinal;
     const taken = this.request.send(response, isFinal);
     if (taken !== undefined) return taken.then(() => this.#countTaken());

@@ -72,11 +72,9 @@ export class ModelCalls {
 
   #giveUp(id: number): void {
     if (!this.#open.has(id)) return;
-    this.#port.post({ kind: "cancelCall", call: id });
-    // Responses under way still arrive, and are counted so that the other side ends.
-    this.#open.set(id, ({ isFinal }) => {
-      if (!isFinal) this.#port.post({ kind: "callTaken", call: id, count: 1 });
-    });
+    this.#port.post({ kind: "cancelCall", call: id, isAbandoned: true });
+    // Responses under way still arrive.
+    this.#open.set(id, () => {});
   }
 
   #start(
@@ -99,7 +97,7 @@ export class ModelCalls {
       writeTensors(frame, tensors);
     });
     const { signal } = call;
-    const abort = () => this.#port.post({ kind: "cancelCall", call: id });
+    const abort = () => this.#port.post({ kind: "cancelCall", call: id, isAbandoned: false });
     signal?.addEventListener("abort", abort);
     this.#open.set(id, (message) => {
       if (message.isFinal) signal?.removeEventListener("abort", abort);

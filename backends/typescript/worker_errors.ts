@@ -16,6 +16,7 @@ const CODES: ReadonlySet<string> = new Set<StatusCode>([
 /** Folder of the server's own modules, whose frames are no help to who wrote a model. */
 const OWN_FOLDER = new URL(".", import.meta.url).href;
 const MAX_TEXT_LENGTH = 16_384;
+const MAX_CAUSES = 8;
 // deno-lint-ignore no-control-regex -- colors that the runtime puts into texts of import errors
 const COLORS = /\x1b\[[0-9;]*m/g;
 
@@ -31,24 +32,43 @@ export function codedError(code: StatusCode, message: string): ModelError {
   return error;
 }
 
-/** What a model threw: its own text when it has a code, else the stack with the frames of the model. */
+/**
+ * What a model threw: its own text when it has a code, else the stack with the frames of the model. Never throws,
+ * whatever was thrown: who asks has nothing else to answer with.
+ */
 export function textOfError(reason: unknown): ErrorText {
+  try {
+    return describeError(reason);
+  } catch {
+    const message = "thrown: a value that throws itself when it is looked at";
+    return { code: "INTERNAL", message, isGiven: false };
+  }
+}
+
+function describeError(reason: unknown): ErrorText {
   if (!(reason instanceof Error)) {
     return { code: "INTERNAL", message: clip(`thrown: ${Deno.inspect(reason)}`), isGiven: false };
   }
   const code = (reason as { code?: unknown }).code;
   if (typeof code === "string" && CODES.has(code)) {
-    return { code: code as StatusCode, message: clip(reason.message), isGiven: true };
+    return { code: code as StatusCode, message: clip(String(reason.message)), isGiven: true };
   }
   return { code: "INTERNAL", message: clip(stackOf(reason)), isGiven: false };
 }
 
 /** The stack without frames of the server, causes included. */
 export function stackOf(error: Error): string {
-  const lines = (error.stack || `${error.name}: ${error.message}`).replace(COLORS, "").split("\n");
-  const own = lines.filter((line) => !/^\s+at /.test(line) || isOfModel(line)).join("\n");
-  const cause = error.cause instanceof Error ? `\nCaused by: ${stackOf(error.cause)}` : "";
-  return own + cause;
+  const texts: string[] = [];
+  // A cause may be the error itself.
+  for (let at: unknown = error; at instanceof Error && texts.length < MAX_CAUSES; at = at.cause) {
+    texts.push(ownStackOf(at));
+  }
+  return texts.join("\nCaused by: ");
+}
+
+function ownStackOf({ stack, name, message }: Error): string {
+  const lines = String(stack || `${name}: ${message}`).replace(COLORS, "").split("\n");
+  return lines.filter((line) => !/^\s+at /.test(line) || isOfModel(line)).join("\n");
 }
 
 function isOfModel(line: string): boolean {

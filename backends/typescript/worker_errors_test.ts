@@ -32,6 +32,23 @@ Deno.test("textOfError() tells the cause, and what is no error at all", () => {
   assert.ok(textOfError("x".repeat(100_000)).message.length < 20_000);
 });
 
+Deno.test("textOfError() has a text for whatever is thrown", () => {
+  const own = new Error("own");
+  own.cause = own;
+  own.stack = "Error: own";
+  assert.ok(textOfError(own).message.startsWith("Error: own\nCaused by: Error: own\n"));
+  assert.ok(textOfError(own).message.length < 1000);
+  const numbered = Object.assign(codedError("NOT_FOUND", ""), { message: 42 });
+  assert.deepEqual(textOfError(numbered), { code: "NOT_FOUND", message: "42", isGiven: true });
+  assert.equal(textOfError(Object.assign(new Error(), { stack: 7 })).message, "7");
+  const hostile = {
+    get [Symbol.for("Deno.customInspect")](): unknown {
+      throw new Error("no");
+    },
+  };
+  assert.match(textOfError(hostile).message, /^thrown: a value that throws/);
+});
+
 Deno.test("textOfError() takes over the code and the text that a model gives", () => {
   const given = { code: "NOT_FOUND", message: "none", isGiven: true };
   assert.deepEqual(textOfError(codedError("NOT_FOUND", "none")), given);

@@ -49,7 +49,14 @@ export class WorkerLink {
     this.frames = new FrameSender((message) => {
       if (this.#endReason === undefined) worker.postMessage(message);
     });
-    worker.onmessage = ({ data }) => this.#receive(data);
+    worker.onmessage = ({ data }) => {
+      try {
+        this.#receive(data);
+      } catch (reason) {
+        // A model shares all memory of its Worker, that of the frames too: it must not end the server with it.
+        this.end(`it sent a message that cannot be: ${ServerError.from(reason).message}`);
+      }
+    };
     worker.onerror = (event) => {
       event.preventDefault();
       this.end(event.message);

@@ -83,7 +83,7 @@ export type FromWorker =
   | RingAnnouncement
   | Answer
   | { readonly kind: "ask"; readonly id: number; readonly question: HostQuestion }
-  | { readonly kind: "cancelCall"; readonly call: number }
+  | { readonly kind: "cancelCall"; readonly call: number; readonly isAbandoned: boolean }
   | { readonly kind: "callTaken"; readonly call: number; readonly count: number }
   | {
     readonly kind: "log";

@@ -115,22 +115,23 @@ export class WorkerSession {
       if (--holders === 0) frame.release();
     };
     const { reader } = frame;
-    const outcomes: ExecuteOutcome[] = [];
     const count = reader.u32();
+    const expected = running.requests.length;
+    if (count !== expected) throw new RangeError(`${count} answers to ${expected} requests`);
+    const outcomes: ExecuteOutcome[] = [];
     for (let index = 0; index < count; index++) {
       const kind = reader.u8();
-      if (kind === OUTCOME.streamed) {
-        outcomes.push({ streamed: true });
-        continue;
-      }
-      this.#drop(running.first + index);
-      if (kind === OUTCOME.rescheduled) outcomes.push({ streamed: true, reschedule: true });
+      if (kind === OUTCOME.streamed) outcomes.push({ streamed: true });
+      else if (kind === OUTCOME.rescheduled) outcomes.push({ streamed: true, reschedule: true });
       else {
         holders++;
         outcomes.push(this.#readResponse(kind, reader, release));
       }
     }
     release();
+    outcomes.forEach((outcome, index) => {
+      if (!("streamed" in outcome) || outcome.reschedule) this.#drop(running.first + index);
+    });
     this.#finish(outcomes);
   }
 
@@ -186,7 +187,7 @@ export class WorkerSession {
         void this.#answer(message.id, message.question);
         return;
       case "cancelCall":
-        this.#calls.cancel(message.call);
+        this.#calls.cancel(message.call, message.isAbandoned);
         return;
       case "callTaken":
         this.#calls.taken(message.call, message.count);
