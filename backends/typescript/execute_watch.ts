@@ -28,8 +28,11 @@ export class ExecuteWatch implements Disposable {
   #requests: readonly ExecuteRequest[] | undefined;
   #startMs = 0;
   #startBytes = 0;
+  /** So large must the process be before the Worker is asked how much of that it has, whatever batch runs. */
+  #askBytes: number | undefined;
   #cancelledMs: number | undefined;
   #isPinging = false;
+  #isAsking = false;
 
   constructor(session: WorkerSession, limits: ExecuteLimits, now: () => number) {
     this.#session = session;
@@ -44,7 +47,10 @@ export class ExecuteWatch implements Disposable {
 
   #look(): void {
     const running = this.#session.runningRequests;
-    if (running === undefined) return this[Symbol.dispose]();
+    if (running === undefined) {
+      this.#checkGrowth(Deno.memoryUsage().rss);
+      return this[Symbol.dispose]();
+    }
     const now = this.#now();
     if (running !== this.#requests) {
       this.#requests = running;
@@ -69,16 +75,36 @@ export class ExecuteWatch implements Disposable {
     if (memoryLimitBytes === 0 || this.#isPinging) return;
     const rss = Deno.memoryUsage().rss;
     const grown = rss - this.#startBytes;
-    if (grown < memoryLimitBytes) return;
-    const end = (bytes: number) =>
-      this.#session.link.end(
-        `memory grew by ${mib(bytes)} MiB during one \`execute\`, the limit is ` +
-          `${mib(memoryLimitBytes)} MiB (memory_limit_mib)`,
-      );
-    this.#ping(MEMORY_PING_MS, () => end(grown), (ownBytes) => {
-      if (ownBytes >= memoryLimitBytes) end(ownBytes);
-      else this.#startBytes = rss;
+    if (grown < memoryLimitBytes) return this.#checkGrowth(rss);
+    const onSilence = () => this.#end(`memory grew by ${mib(grown)} MiB during one \`execute\``);
+    this.#ping(MEMORY_PING_MS, onSilence, (ownBytes) => {
+      this.#startBytes = rss;
+      this.#judge(ownBytes, rss);
     });
+  }
+
+  /** The process grew since the Worker was asked last: a model may take its memory over many batches. */
+  #checkGrowth(rss: number): void {
+    const { memoryLimitBytes } = this.#limits;
+    if (memoryLimitBytes === 0 || this.#isAsking) return;
+    this.#askBytes ??= rss + memoryLimitBytes;
+    if (rss < this.#askBytes) return;
+    this.#isAsking = true;
+    // One that is at work answers later: that it is silent says nothing.
+    this.#session.link.ask({ what: "ping" })
+      .then((ownBytes) => this.#judge(ownBytes as number, rss), () => {})
+      .finally(() => this.#isAsking = false);
+  }
+
+  #judge(ownBytes: number, rss: number): void {
+    const { memoryLimitBytes } = this.#limits;
+    if (ownBytes >= memoryLimitBytes) return this.#end(`it has ${mib(ownBytes)} MiB of memory`);
+    this.#askBytes = rss + Math.max(memoryLimitBytes - ownBytes, memoryLimitBytes / 8);
+  }
+
+  #end(what: string): void {
+    const limit = mib(this.#limits.memoryLimitBytes);
+    this.#session.link.end(`${what}, the limit is ${limit} MiB (memory_limit_mib)`);
   }
 
   #checkCancelled(now: number, running: readonly ExecuteRequest[]): void {

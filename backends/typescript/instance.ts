@@ -40,10 +40,14 @@ export class TypeScriptInstance implements ModelInstance {
   readonly #pace = new RestartPace();
   #started: Started | undefined;
   #endReason = "";
-  /** Settles when a start that requests may wait for has succeeded or failed. */
-  #starting: Promise<void> | undefined;
+  /** Resolves when a start that requests may wait for has succeeded or failed. */
+  #starting: PromiseWithResolvers<void> | undefined;
+  /** The Worker that is being initialized. */
+  #initializing: WorkerSession | undefined;
   #restartTimer: ReturnType<typeof setTimeout> | undefined;
   #isDisposed = false;
+  /** The question that is on its way to the model, also when whoever asked has given up. */
+  #asked: Promise<unknown> | undefined;
   #readiness: ReturnType<NonNullable<ModelInstance["isReady"]>> | undefined;
 
   private constructor(parts: InstanceParts) {
@@ -73,6 +77,7 @@ export class TypeScriptInstance implements ModelInstance {
         if (isInitialized) this.#onEnd(reason);
       },
     });
+    this.#initializing = session;
     const question = { what: "initialize", file: settings.file, facts } as const;
     const { initializeTimeoutMs } = settings;
     try {
@@ -87,6 +92,8 @@ export class TypeScriptInstance implements ModelInstance {
     } catch (reason) {
       session.link.end("it was not initialized");
       throw reason;
+    } finally {
+      this.#initializing = undefined;
     }
   }
 
@@ -111,9 +118,9 @@ export class TypeScriptInstance implements ModelInstance {
       this.#starting = undefined;
       return;
     }
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#starting = delayMs <= MAX_WAIT_MS ? promise : undefined;
-    this.#restartTimer = setTimeout(() => void this.#restart().then(resolve), delayMs);
+    const starting = Promise.withResolvers<void>();
+    this.#starting = delayMs <= MAX_WAIT_MS ? starting : undefined;
+    this.#restartTimer = setTimeout(() => void this.#restart().then(starting.resolve), delayMs);
   }
 
   async #restart(): Promise<void> {
@@ -133,7 +140,7 @@ export class TypeScriptInstance implements ModelInstance {
 
   async execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
     const { now } = this.#parts.context;
-    if (this.#started === undefined) await this.#starting;
+    if (this.#started === undefined) await this.#starting?.promise;
     const started = this.#started;
     if (started === undefined) return this.#unhealthy(requests);
     started.watch.wake();
@@ -164,7 +171,8 @@ export class TypeScriptInstance implements ModelInstance {
   async #askReady({ session }: Started): Promise<{ isReady: boolean; reason?: string }> {
     const { name } = this.placement;
     try {
-      const asked = session.link.ask({ what: "isReady" });
+      const asked = this.#asked ??= session.link.ask({ what: "isReady" })
+        .finally(() => this.#asked = undefined);
       const isReady = await within(asked, READY_TIMEOUT_MS, () => {
         return new ServerError("INTERNAL", "Timed out waiting for user-defined isReady() response");
       });
@@ -180,6 +188,8 @@ export class TypeScriptInstance implements ModelInstance {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isDisposed = true;
     clearTimeout(this.#restartTimer);
+    this.#starting?.resolve();
+    this.#initializing?.link.end("the model is unloaded");
     const started = this.#started;
     if (started === undefined) return;
     const { link } = started.session;
