@@ -14,6 +14,10 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { TensorRtBackend } = await import("./tensorrt/mod.ts");
     return new TensorRtBackend(context);
   }],
+  ["openvino", async (context) => {
+    const { OpenVinoBackend } = await import("./openvino/mod.ts");
+    return new OpenVinoBackend(context);
+  }],
   ["identity", async (context) => {
     const { createIdentityBackend } = await import("./identity/mod.ts");
     return createIdentityBackend(context);

@@ -1,0 +1,1 @@
+export { OpenVinoBackend } from "./openvino_backend.ts";

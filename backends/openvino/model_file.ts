@@ -1,0 +1,95 @@
+import { dirname, join } from "node:path";
+import { configError } from "../../proto/model_config.ts";
+import { ServerError } from "../../proto/status.ts";
+import type { ModelSource } from "../backend.ts";
+
+const DEFAULT_FILENAME = "model.xml";
+/** Names that are looked for where the default is not there, in this order. */
+const OTHER_FILENAMES = ["model.onnx", "model.savedmodel", "model.tflite", "model.pdmodel"];
+const FORMAT = /\.(?:xml|onnx|tflite|pb|pdmodel)$/i;
+
+/**
+ * Path of what the runtime reads: a file, or the folder of a SavedModel. Without a name in the configuration that is
+ * `model.xml`, else what is there of the other formats under the same name.
+ * @throws ServerError UNAVAILABLE when there is none, INVALID_ARG when the name leaves the version folder.
+ */
+export async function findModelPath(source: ModelSource): Promise<string> {
+  const filename = source.config.defaultModelFilename || DEFAULT_FILENAME;
+  if (filename.split(/[\\/]/).includes("..")) {
+    throw new ServerError(
+      "INVALID_ARG",
+      `default_model_filename '${filename}' of model '${source.name}' must not contain '..'`,
+    );
+  }
+  const names = filename === DEFAULT_FILENAME ? [filename, ...OTHER_FILENAMES] : [filename];
+  for (const name of names) {
+    const path = join(source.versionDirectory, name);
+    const stat = await statOf(path);
+    if (stat === undefined) continue;
+    if (stat.isDirectory) return await checkFolder(path, source);
+    if (!stat.isFile) {
+      throw new ServerError("UNAVAILABLE", `unable to load '${path}': it is no regular file`);
+    }
+    if (name.endsWith(".xml")) await checkWeights(path, source);
+    return path;
+  }
+  throw await missing(join(source.versionDirectory, filename), source);
+}
+
+/** A folder is a SavedModel, or holds one file under a name of its own. */
+async function checkFolder(path: string, source: ModelSource): Promise<string> {
+  const hasGraph = await statOf(join(path, "saved_model.pb")) !== undefined ||
+    await statOf(join(path, "saved_model.pbtxt")) !== undefined;
+  if (hasGraph) return path;
+  throw new ServerError(
+    "UNAVAILABLE",
+    `unable to load '${path}' for model '${source.name}': the folder holds no 'saved_model.pb', ` +
+      `so it is no SavedModel of TensorFlow; other formats are single files`,
+  );
+}
+
+/** The runtime reads an IR without its weights and only fails later, with other words. */
+async function checkWeights(path: string, source: ModelSource): Promise<void> {
+  const weights = path.replace(/\.xml$/, ".bin");
+  if (await statOf(weights) !== undefined) return;
+  // A graph without constants needs none.
+  const text = await Deno.readTextFile(path).catch(() => "");
+  if (!/<layer\b[^>]*\btype="Const"/.test(text)) return;
+  throw new ServerError(
+    "UNAVAILABLE",
+    `unable to find '${weights}' for model '${source.name}': an OpenVINO IR is two files, the ` +
+      `graph '.xml' and beside it the weights '.bin'`,
+  );
+}
+
+async function missing(path: string, source: ModelSource): Promise<ServerError> {
+  const names: string[] = [];
+  try {
+    for await (const { name } of Deno.readDir(dirname(path))) {
+      if (FORMAT.test(name)) names.push(name);
+    }
+  } catch {
+    // No folder: the message names it.
+  }
+  const other = names.length === 1 ? names[0] : undefined;
+  return configError([{
+    path: "",
+    message: `unable to find '${path}' for model instance '${source.name}'`,
+    code: "UNAVAILABLE",
+    place: source.versionDirectory.split("/").slice(-2).join("/"),
+    hint: other === undefined
+      ? `backend 'openvino' reads model.xml with model.bin, ${OTHER_FILENAMES.join(", ")}`
+      : `there is '${other}': set default_model_filename: "${other}"`,
+  }]);
+}
+
+async function statOf(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.stat(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
+      return undefined;
+    }
+    throw ServerError.from(error, "UNAVAILABLE");
+  }
+}
