@@ -2,6 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { executeRequest } from "../../backends/execute_request_fixture.ts";
 import type {
   Backend,
+  BackendContext,
   BackendModel,
   ExecuteRequest,
   InstancePlacement,
@@ -26,6 +27,8 @@ export interface OpenOptions {
   readonly config?: ConfigInit;
   readonly settings?: Readonly<Record<string, string>>;
   readonly instanceCount?: number;
+  /** The backend, when it is not the one of the table. */
+  readonly openBackend?: (context: BackendContext) => Backend;
   /** Where the instances run; the default is a CPU. */
   readonly placement?: Partial<InstancePlacement>;
 }
@@ -54,13 +57,14 @@ export async function openInstance(name: string, options: OpenOptions = {}): Pro
     await Deno.writeFile(`${versionDirectory}/${path}`, bytes);
   }
   let retries = 0;
-  const backend = await openBackend(name, {
+  const context: BackendContext = {
     settings: new Map(Object.entries(options.settings ?? {})),
     log: { info() {}, warning() {}, error() {}, verbose() {} },
     now: () => performance.now(),
     countBatchRetry: () => retries++,
     host: fakeHost(),
-  })!;
+  };
+  const backend = options.openBackend?.(context) ?? await openBackend(name, context)!;
   const config = create(ModelConfigSchema, { name: "m", ...options.config });
   const source = { name: "m", version: 1, modelDirectory: folder, versionDirectory, config };
   let opening: BackendModel | undefined;

@@ -13,7 +13,7 @@ import { InputFeed } from "../../backends/onnxruntime/input_feed.ts";
 import { collectValue } from "../../backends/onnxruntime/output_collect.ts";
 import { createRunPlan } from "../../backends/onnx_run_plan.ts";
 import { openInstance, outputsOf } from "../backends/fixture.ts";
-import { readGraphTensors, readTensorProto } from "../fixtures/onnx_proto.ts";
+import { type DataSet, readDataSets } from "../fixtures/node_cases.ts";
 import { tensorsAgree } from "../fixtures/tensor_compare.ts";
 import { create } from "@bufbuild/protobuf";
 import { ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
@@ -23,36 +23,9 @@ const GROUPS = ["node", "simple", "pytorch-converted", "pytorch-operator"];
 /** Tests are left out by the first byte of their name's digest, so that others can check with those. */
 const LEFT_OUT_BELOW = 20;
 
-interface DataSet {
-  readonly inputs: readonly Tensor[];
-  readonly expected: readonly Tensor[];
-}
-
 async function isLeftOut(name: string): Promise<boolean> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(name));
   return new Uint8Array(digest)[0]! < LEFT_OUT_BELOW;
-}
-
-function readDataSets(folder: string, model: Uint8Array): DataSet[] {
-  const { inputs, outputs } = readGraphTensors(model);
-  const other = [...inputs, ...outputs].find(({ kind }) => kind !== "tensor");
-  if (other !== undefined) throw new TypeError(`'${other.name}' is a ${other.kind}`);
-  return [...Deno.readDirSync(folder)].filter(({ name }) => name.startsWith("test_data_set")).map(
-    ({ name }) => ({
-      inputs: inputs.flatMap((tensor, index) => read(name, "input", index, tensor.name) ?? []),
-      expected: outputs.flatMap((tensor, index) => read(name, "output", index, tensor.name) ?? []),
-    }),
-  );
-
-  function read(set: string, kind: string, index: number, name: string): Tensor | undefined {
-    const path = `${folder}/${set}/${kind}_${index}.pb`;
-    try {
-      return { ...readTensorProto(Deno.readFileSync(path)), name };
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return undefined;
-      throw error;
-    }
-  }
 }
 
 /** Runs the session directly, all outputs made by the runtime. */
