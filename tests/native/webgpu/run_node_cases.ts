@@ -1,0 +1,88 @@
+/**
+ * Runs ONNX node tests on WebGPU alone, no node on the CPU, and compares with the CPU's answers.
+ *
+ *   deno run -A tests/native/webgpu/run_node_cases.ts DATA_FOLDER LIST_FILE
+ *
+ * Prints a line of JSON per test: its name, and what is wrong with it. A process of its own, since a graphics driver may
+ * end it.
+ */
+import { ModelInstanceGroup_Kind } from "../../../proto/gen/model_config_pb.ts";
+import type { Tensor } from "../../../proto/tensor.ts";
+import { type ConfigInit, openInstance, outputsOf } from "../../backends/fixture.ts";
+import { readGraphTensors, readTensorProto } from "../../fixtures/onnx_proto.ts";
+import { tensorsAgree } from "../../fixtures/tensor_compare.ts";
+
+/** What became of a test. */
+export interface CaseResult {
+  readonly name: string;
+  readonly fault?: string | undefined;
+}
+
+const GPU_CONFIG: ConfigInit = {
+  instanceGroup: [{ name: "m_0", kind: ModelInstanceGroup_Kind.GPU, gpus: [0], count: 1 }],
+  parameters: {
+    "nereid.device.m_0": { stringValue: "webgpu" },
+    "session.disable_cpu_ep_fallback": { stringValue: "1" },
+    "intra_op_thread_count": { stringValue: "1" },
+  },
+};
+
+/** The inputs of every data set of a test. */
+function readInputs(folder: string, model: Uint8Array): Tensor[][] {
+  const { inputs } = readGraphTensors(model);
+  const sets = [...Deno.readDirSync(folder)].filter(({ name }) => name.startsWith("test_data_set"));
+  return sets.map(({ name: set }) =>
+    inputs.flatMap(({ name }, index) => {
+      try {
+        const bytes = Deno.readFileSync(`${folder}/${set}/input_${index}.pb`);
+        return { ...readTensorProto(bytes), name };
+      } catch (error) {
+        if (error instanceof Deno.errors.NotFound) return [];
+        throw error;
+      }
+    })
+  );
+}
+
+async function answer(
+  model: Uint8Array,
+  inputSets: readonly Tensor[][],
+  isGpu: boolean,
+): Promise<Tensor[][]> {
+  await using opened = await openInstance("onnxruntime", {
+    model,
+    ...(isGpu ? { config: GPU_CONFIG, placement: { kind: "KIND_GPU", device: "webgpu" } } : {}),
+  });
+  const results: Tensor[][] = [];
+  for (const inputs of inputSets) {
+    const { outcomes } = await opened.instance.execute([opened.request(inputs)]);
+    results.push(
+      outputsOf(outcomes[0]).map((output) => ({ ...output, data: output.data.slice() })),
+    );
+    (outcomes[0] as { release?: () => void }).release?.();
+  }
+  return results;
+}
+
+async function runCase(folder: string): Promise<string | undefined> {
+  const model = await Deno.readFile(`${folder}/model.onnx`);
+  const inputSets = readInputs(folder, model);
+  const given = await answer(model, inputSets, true);
+  const wanted = await answer(model, inputSets, false);
+  for (const [set, tensors] of wanted.entries()) {
+    for (const [index, tensor] of tensors.entries()) {
+      const fault = tensorsAgree(given[set]![index]!, tensor);
+      if (fault !== undefined) return fault;
+    }
+  }
+}
+
+if (import.meta.main) {
+  const [root, listFile] = Deno.args as [string, string];
+  const encoder = new TextEncoder();
+  for (const name of (await Deno.readTextFile(listFile)).trim().split("\n")) {
+    const fault = await runCase(`${root}/${name}`).catch((error: Error) => error.message);
+    const result: CaseResult = { name, fault };
+    await Deno.stdout.write(encoder.encode(`${JSON.stringify(result)}\n`));
+  }
+}
