@@ -5,8 +5,8 @@ import { readCorrelationId, readFlags, readTimeout } from "./request_wire.ts";
 import { codeNumber, formatParameters, readParameters } from "./result_wire.ts";
 import type { FrameBody, FramePort } from "./stub_link.ts";
 import type { StubMemory } from "./stub_memory.ts";
-import { FRAME, type Frame, type FramePayload } from "./stub_wire.ts";
-import { type ReadTensors, readTensors } from "./tensor_wire.ts";
+import { FRAME, type Frame } from "./stub_wire.ts";
+import { type ReadTensors, readTensors, type TensorWriter } from "./tensor_wire.ts";
 
 /** Items of a stream that may be on their way (wire.md, CALL_CREDIT). */
 const WINDOW = 64;
@@ -24,7 +24,7 @@ export interface ModelCallParts {
 
 interface WireResult {
   readonly result: FrameBody;
-  readonly payload?: FramePayload;
+  readonly writer?: TensorWriter;
 }
 
 /** A request that a model makes to another model (`infer`, `stream`). */
@@ -100,24 +100,25 @@ export class ModelCall {
   #answer(message: CallMessage, modelName: string): Promise<void> | undefined {
     const isEmpty = !("error" in message) && !("response" in message);
     if (this.#isAnswered) return undefined;
-    const { result, payload } = this.#result(message, modelName);
+    const { result, writer } = this.#result(message, modelName);
     if (!this.#isStream) {
       if (isEmpty && !message.isFinal) return undefined;
       this.#isAnswered = true;
-      this.#send(FRAME.reply, isEmpty ? { o: [] } : result, payload);
+      this.#send(FRAME.reply, isEmpty ? { o: [] } : result, writer);
       return undefined;
     }
     this.#isAnswered = message.isFinal;
     const item = { ...(isEmpty ? {} : { r: result }), ...(message.isFinal ? { l: true } : {}) };
-    this.#send(FRAME.item, item, payload);
+    this.#send(FRAME.item, item, writer);
     if (++this.#outstandingCount < WINDOW || message.isFinal) return undefined;
     return (this.#room ??= Promise.withResolvers()).promise;
   }
 
-  #send(kind: number, body: FrameBody, payload: FramePayload | undefined): void {
+  #send(kind: number, body: FrameBody, writer: TensorWriter | undefined): void {
     try {
-      this.#parts.port.send(kind, this.#id, body, payload);
+      this.#parts.port.send(kind, this.#id, body, writer?.payload);
     } catch (reason) {
+      writer?.discard();
       const error = errorResult(ServerError.from(reason));
       const isReply = kind === FRAME.reply;
       this.#parts.port.send(kind, this.#id, isReply ? error : { ...body, r: error });
@@ -133,7 +134,7 @@ export class ModelCall {
       const result: FrameBody = { o: writer.writeAll(response.outputs) };
       const parameters = formatParameters(response.parameters);
       if (parameters !== "{}") result.p = parameters;
-      return { result, payload: writer.payload };
+      return { result, writer };
     } catch (reason) {
       return { result: errorResult(ServerError.from(reason)) };
     }

@@ -26,10 +26,16 @@ export function createFramePort(
     send(kind, id, body, payload) {
       if (!isOpen) return;
       const free = memory.takeFree();
-      let json = "";
-      if (free !== undefined) json = JSON.stringify({ ...body, f: free });
-      else if (body !== undefined) json = JSON.stringify(body);
-      sender.send(kind, id, json, payload);
+      try {
+        let json = "";
+        if (free !== undefined) json = JSON.stringify({ ...body, f: free });
+        else if (body !== undefined) json = JSON.stringify(body);
+        sender.send(kind, id, json, payload);
+      } catch (reason) {
+        // The next frame takes them along.
+        if (free !== undefined) memory.giveBack(free);
+        throw reason;
+      }
     },
   };
 }

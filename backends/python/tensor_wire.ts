@@ -40,6 +40,7 @@ export class PayloadParts implements FramePayload {
 export class TensorWriter {
   readonly payload = new PayloadParts();
   readonly #arena: Arena | undefined;
+  readonly #slots: Slot[] = [];
 
   constructor(arena: Arena | undefined) {
     this.#arena = arena;
@@ -50,20 +51,29 @@ export class TensorWriter {
    * @throws ServerError INTERNAL when the memory is full; nothing of them is kept then.
    */
   writeAll(tensors: readonly Tensor[]): WireTensor[] {
-    const slots: Slot[] = [];
+    const slotCount = this.#slots.length;
     const mark = { parts: this.payload.parts.length, byteSize: this.payload.byteSize };
     try {
-      return tensors.map((tensor) => this.#write(tensor, slots));
+      return tensors.map((tensor) => this.#write(tensor));
     } catch (error) {
-      for (const { segment, offset } of slots) this.#arena!.free(segment, offset);
+      this.#freeFrom(slotCount);
       this.payload.parts.length = mark.parts;
       this.payload.byteSize = mark.byteSize;
       throw error;
     }
   }
 
+  /** The frame is not sent: nobody else would give the memory back. */
+  discard(): void {
+    this.#freeFrom(0);
+  }
+
+  #freeFrom(count: number): void {
+    for (const { segment, offset } of this.#slots.splice(count)) this.#arena!.free(segment, offset);
+  }
+
   /** Places bytes: `[segment, offset]`. @throws ServerError as `writeAll`. */
-  place(bytes: Uint8Array, slots: Slot[]): PeerSlot {
+  #place(bytes: Uint8Array): PeerSlot {
     const { byteLength } = bytes;
     if (this.#arena === undefined || byteLength <= INLINE_BYTE_SIZE_MAX) {
       if (this.payload.byteSize + byteLength > INLINE_SUM_MAX) throw memoryFull(byteLength);
@@ -71,13 +81,13 @@ export class TensorWriter {
     }
     const slot = this.#arena.tryAllocate(byteLength);
     if (slot === undefined) throw memoryFull(byteLength);
-    slots.push(slot);
+    this.#slots.push(slot);
     slot.bytes.set(bytes);
     return [slot.segment, slot.offset];
   }
 
-  #write({ name, datatype, shape, data }: Tensor, slots: Slot[]): WireTensor {
-    const [segment, offset] = this.place(data, slots);
+  #write({ name, datatype, shape, data }: Tensor): WireTensor {
+    const [segment, offset] = this.#place(data);
     return [name, datatype, shape, segment, offset, data.byteLength];
   }
 }
