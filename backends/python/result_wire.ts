@@ -15,6 +15,8 @@ const CODES: readonly StatusCode[] = [
   "CANCELLED",
 ];
 
+const TEXT_LENGTH_MAX = 64 * 1024;
+
 /** The number of a code. */
 export function codeNumber(code: StatusCode): number {
   return CODES.indexOf(code);
@@ -52,7 +54,12 @@ export function readError(error: unknown): ServerError {
   if (code === undefined || typeof message !== "string") {
     throw new RangeError(`Expected a code and a message, got ${number}`);
   }
-  return new ServerError(code, message);
+  return new ServerError(code, clipText(message));
+}
+
+/** The text of an error; models may make texts of any length, and no client takes them all. */
+export function clipText(text: string): string {
+  return text.length <= TEXT_LENGTH_MAX ? text : `${text.slice(0, TEXT_LENGTH_MAX)}…`;
 }
 
 /** JSON text of parameters. Numbers without a point or exponent are integers of any size. */

@@ -2,10 +2,11 @@ import { ServerError } from "../../proto/status.ts";
 import type { ExecuteOutcome, ExecuteReport, ExecuteRequest, ExecuteResponse } from "../backend.ts";
 import { LiveRequest, type LiveRequestOwner, releaseResponse } from "./live_request.ts";
 import { type WireRequest, wireRequest } from "./request_wire.ts";
-import { readResult } from "./result_wire.ts";
+import { clipText, readResult } from "./result_wire.ts";
 import type { FramePort } from "./stub_link.ts";
 import type { StubMemory } from "./stub_memory.ts";
-import { FRAME, type Frame, type FramePayload } from "./stub_wire.ts";
+import { FRAME, type Frame } from "./stub_wire.ts";
+import type { TensorWriter } from "./tensor_wire.ts";
 
 const NUMBER_MAX = 0xffff_ffff;
 
@@ -76,16 +77,17 @@ export class RunningBatches {
     return new Promise((resolve) => {
       const batch = { lives, refusals, inputEndMs: this.#parts.now(), resolve };
       if (wires.length === 0) resolve(this.#report(batch, refusals as ExecuteOutcome[]));
-      else this.#send(batch, wires, writer.payload);
+      else this.#send(batch, wires, writer);
     });
   }
 
-  #send(batch: Batch, wires: readonly WireRequest[], payload: FramePayload): void {
+  #send(batch: Batch, wires: readonly WireRequest[], writer: TensorWriter): void {
     const number = this.#nextNumber();
     this.#batches.set(number, batch);
     try {
-      this.#parts.main.send(FRAME.execute, number, { r: wires }, payload);
+      this.#parts.main.send(FRAME.execute, number, { r: wires }, writer.payload);
     } catch (reason) {
+      writer.discard();
       this.#batches.delete(number);
       this.#fail(batch, ServerError.from(reason));
       return;
@@ -103,7 +105,7 @@ export class RunningBatches {
     const { r: results, k: rescheduled = [], error } = json;
     if (typeof error === "string") {
       this.#batches.delete(id);
-      return this.#fail(batch, new ServerError("INTERNAL", error));
+      return this.#fail(batch, new ServerError("INTERNAL", clipText(error)));
     }
     const sentCount = batch.lives.filter((live) => live !== undefined).length;
     if (!Array.isArray(results) || results.length !== sentCount || !Array.isArray(rescheduled)) {

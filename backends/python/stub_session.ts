@@ -5,6 +5,7 @@ import { HostCalls, type HostCallsParts } from "./host_calls.ts";
 import { HostMetrics } from "./host_metrics.ts";
 import { IsReadyQuery, type Readiness } from "./is_ready_query.ts";
 import { readFrames } from "./read_frames.ts";
+import { clipText } from "./result_wire.ts";
 import { RunningBatches } from "./running_batches.ts";
 import { createFramePort, type FramePort, sendFree } from "./stub_link.ts";
 import { writeLog } from "./stub_log.ts";
@@ -109,7 +110,7 @@ export class StubSession {
     const answer = this.#await(FRAME.autoCompleted);
     this.#main.send(FRAME.autoComplete, 0, { config });
     const { error, config: completed } = (await answer).json;
-    if (error !== undefined) throw new ServerError("INTERNAL", String(error));
+    if (error !== undefined) throw new ServerError("INTERNAL", clipText(String(error)));
     return completed;
   }
 
@@ -118,7 +119,7 @@ export class StubSession {
     const answer = this.#await(FRAME.initialized);
     this.#main.send(FRAME.initialize, 0, { args });
     const { error, isReady } = (await answer).json;
-    if (error !== undefined) throw new ServerError("INTERNAL", String(error));
+    if (error !== undefined) throw new ServerError("INTERNAL", clipText(String(error)));
     return { hasIsReady: isReady === true };
   }
 
@@ -203,7 +204,7 @@ export class StubSession {
         limits: { growth: limits.growthByteSize, max: limits.maxByteSize },
       });
       const { pid, memory, error } = (await answer).json;
-      if (error !== undefined) throw new ServerError("INTERNAL", String(error));
+      if (error !== undefined) throw new ServerError("INTERNAL", clipText(String(error)));
       this.#memory.agree({ pid: Number(pid), isShared: memory === true });
     } finally {
       clearTimeout(timer);

@@ -50,6 +50,25 @@ const { process } = globalThis as unknown as { readonly process?: object };
 if (process !== undefined) {
   for (const name of ["exit", "reallyExit", "abort"]) replace(process, name, `process.${name}`);
 }
+// The runtime lets every Worker end the whole process by a signal, whatever its permissions are. Behind all functions
+// of Node's for that is `_kill`.
+forbidOwnEnd(Deno, "kill");
+if (process !== undefined) forbidOwnEnd(process, "_kill");
+// Ways to end that were not replaced: those that a model imports by name.
+scope.addEventListener("unload", () => {
+  post({ kind: "exit", reason: "it ended itself (process.exit, imported by name, or the like)" });
+});
+
+function forbidOwnEnd(target: object, name: string): void {
+  const kill = (target as Record<string, unknown>)[name];
+  if (typeof kill !== "function") return;
+  const value = (pid: number, ...rest: unknown[]): unknown => {
+    // 0 and negative numbers mean groups of processes that this one may be in.
+    if (pid <= 0 || pid === Deno.pid) exit("kill() on the process that all models run in");
+    return Reflect.apply(kill, target, [pid, ...rest]);
+  };
+  Object.defineProperty(target, name, { value, configurable: true, writable: true });
+}
 Object.defineProperty(scope, "postMessage", {
   value: () => {
     throw new TypeError("postMessage() belongs to the server: models answer requests instead");

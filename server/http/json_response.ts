@@ -19,6 +19,8 @@ export type JsonOutput =
 /** Compact JSON; bigints as exact numbers, members that are undefined left out. */
 export function formatJson(value: JsonOutput): string {
   if (typeof value === "bigint") return String(value);
+  // Models may put half of a surrogate pair into a text: many parsers do not take that.
+  if (typeof value === "string") return JSON.stringify(value.toWellFormed());
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (isList(value)) return `[${value.map(formatJson).join(",")}]`;
   const members: string[] = [];

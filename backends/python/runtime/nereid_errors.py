@@ -10,6 +10,11 @@ from types import TracebackType
 from typing import Any, List, Optional
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
+#: Of texts that models make; whoever reads an error does not need more, and a client may not take more.
+_MOST_CHARACTERS = 32 << 10
+#: Innermost and outermost frames that are told.
+_INNER_FRAMES = 80
+_OUTER_FRAMES = 20
 
 
 class TritonModelException(Exception):
@@ -90,9 +95,16 @@ def _is_plumbing(filename: str) -> bool:
 
 def _message_of(error: BaseException) -> str:
     try:
-        return str(error)
-    except Exception as nested:
+        return clip(str(error))
+    except BaseException as nested:  # its __str__ may do anything
         return f"<its text cannot be made: {type(nested).__name__}>"
+
+
+def clip(text: str) -> str:
+    """The text, or its begin when it is too long for an error."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]}… ({len(text) - _MOST_CHARACTERS} more characters)"
 
 
 def exception_text(error: BaseException) -> str:
@@ -101,8 +113,11 @@ def exception_text(error: BaseException) -> str:
     frames = _frames(error.__traceback__)
     if not frames:
         return text
-    lines = "".join(f"  {frame.filename}({frame.lineno}): {frame.name}\n" for frame in frames)
-    return f"{text}\n\nAt:\n{lines}"
+    lines = [f"  {frame.filename}({frame.lineno}): {frame.name}\n" for frame in frames]
+    left_out = len(lines) - _INNER_FRAMES - _OUTER_FRAMES
+    if left_out > 0:
+        lines[_INNER_FRAMES:-_OUTER_FRAMES] = [f"  … ({left_out} more)\n"]
+    return f"{text}\n\nAt:\n{''.join(lines)}"
 
 
 def client_text(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from nereid_errors import TritonModelException
 from nereid_tensor import Tensor
 
 _MAX_EXACT = 1 << 53
+_LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
 _EMPTY = "{}"
 
 
@@ -78,6 +79,10 @@ def parameters_text(parameters: Optional[dict]) -> str:
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
         if not isinstance(value, (bool, int, str)):
             raise TritonModelException(f"Expect parameters values to have type bool/int/str, found type {type(value)}")
+        if isinstance(value, int) and not _LEAST_INT <= value <= _MOST_INT:
+            raise TritonModelException(
+                f"Expect parameters values of type int to have 64 bits with sign, got a larger one for {key!r}"
+            )
     return json.dumps(parameters) if parameters else _EMPTY
 
 
