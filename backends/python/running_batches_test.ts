@@ -174,3 +174,22 @@ for (const [what, json] of LIES) {
     assert.equal(errorOf((await running).outcomes[0])?.message, "end");
   });
 }
+
+Deno.test("a batch too large for one frame fails, and its memory is free again", async () => {
+  const large = { initialByteSize: 1 << 20, growthByteSize: 1 << 20, maxByteSize: 1 << 22 };
+  const memory = new StubMemory(large);
+  const offered = memory.offer();
+  memory.agree({ pid: Deno.pid, isShared: true });
+  const send = () => {
+    throw new RangeError("too large");
+  };
+  const batches = new RunningBatches({ main: { send }, aside: fakePort(), memory, now: () => 0 });
+  const data = new Uint8Array(100_000);
+  const input = { name: "A", datatype: "UINT8", shape: [data.length], data } as const;
+  const { outcomes } = await batches.execute([executeRequest({ inputs: [input], outputs: ["B"] })]);
+  assert.equal(errorOf(outcomes[0])?.message, "too large");
+  assert.deepEqual([batches.liveCount, memory.usedCount], [0, 0]);
+  // Without memory files, as on other systems, there was none to begin with.
+  assert.ok(offered === undefined || offered >= 0);
+  memory.close();
+});
