@@ -18,6 +18,11 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { OpenVinoBackend } = await import("./openvino/mod.ts");
     return new OpenVinoBackend(context);
   }],
+  // SavedModels and frozen graphs, on OpenVINO.
+  ["tensorflow", async (context) => {
+    const { OpenVinoBackend, TENSORFLOW_PLACE } = await import("./openvino/mod.ts");
+    return new OpenVinoBackend(context, TENSORFLOW_PLACE);
+  }],
   ["identity", async (context) => {
     const { createIdentityBackend } = await import("./identity/mod.ts");
     return createIdentityBackend(context);

@@ -4,11 +4,14 @@ import { type OvCompiledModel, OvError } from "../../ffi/openvino/mod.ts";
 import type { BackendModel, InstancePlacement, ModelInstance } from "../backend.ts";
 import type { RunPlan } from "../onnx_run_plan.ts";
 import { OpenVinoInstance } from "./instance.ts";
+import type { OvPorts } from "./signature.ts";
 
 /** What a model is made of. */
 export interface OpenVinoModelParts {
   readonly name: string;
   readonly compiled: OvCompiledModel;
+  /** Its inputs and outputs under the names of the configuration. */
+  readonly ports: OvPorts;
   readonly plan: RunPlan;
   /** Bounds the runs in flight of all models. */
   readonly gate: CallGate;
@@ -38,8 +41,8 @@ export class OpenVinoModel implements BackendModel {
     this.now = parts.now;
     this.countBatchRetry = parts.countBatchRetry;
     this.requiredInputCount = parts.plan.inputs.size;
-    this.inputIndices = new Map(parts.compiled.inputs.map(({ name }, index) => [name, index]));
-    this.outputIndices = new Map(parts.compiled.outputs.map(({ name }, index) => [name, index]));
+    this.inputIndices = new Map(parts.ports.inputs.map(({ name }, index) => [name, index]));
+    this.outputIndices = new Map(parts.ports.outputs.map(({ name }, index) => [name, index]));
   }
 
   async createInstance(placement: InstancePlacement): Promise<ModelInstance> {

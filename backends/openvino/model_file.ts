@@ -3,25 +3,54 @@ import { configError } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { ModelSource } from "../backend.ts";
 
-const DEFAULT_FILENAME = "model.xml";
-/** Names that are looked for where the default is not there, in this order. */
-const OTHER_FILENAMES = ["model.onnx", "model.savedmodel", "model.tflite", "model.pdmodel"];
-const FORMAT = /\.(?:xml|onnx|tflite|pb|pdmodel)$/i;
+/** A backend that runs on OpenVINO, and where its models have their file. */
+export interface FilePlace {
+  readonly backend: string;
+  readonly defaultFilename: string;
+  /** Names that are looked for where the default is not there, in this order. */
+  readonly otherFilenames: readonly string[];
+  /** Instances on CPUs when the configuration gives none. */
+  readonly instanceCount: number;
+  /** What is read, for people. */
+  readonly formats: string;
+}
+
+export const OPENVINO_PLACE: FilePlace = {
+  backend: "openvino",
+  defaultFilename: "model.xml",
+  otherFilenames: ["model.onnx", "model.savedmodel", "model.tflite"],
+  instanceCount: 1,
+  formats: "model.xml with model.bin, model.onnx, model.savedmodel, model.tflite",
+};
+
+export const TENSORFLOW_PLACE: FilePlace = {
+  backend: "tensorflow",
+  defaultFilename: "model.savedmodel",
+  otherFilenames: ["model.graphdef"],
+  instanceCount: 2,
+  formats: "a folder model.savedmodel, or a frozen graph model.graphdef",
+};
+
+const FORMAT = /\.(?:xml|onnx|tflite|pb|savedmodel|graphdef)$/i;
 
 /**
  * Path of what the runtime reads: a file, or the folder of a SavedModel. Without a name in the configuration that is
- * `model.xml`, else what is there of the other formats under the same name.
+ * the default of the backend, else what is there of the other formats under their default names.
  * @throws ServerError UNAVAILABLE when there is none, INVALID_ARG when the name leaves the version folder.
  */
-export async function findModelPath(source: ModelSource): Promise<string> {
-  const filename = source.config.defaultModelFilename || DEFAULT_FILENAME;
+export async function findModelPath(
+  source: ModelSource,
+  place: FilePlace = OPENVINO_PLACE,
+): Promise<string> {
+  const { defaultFilename, otherFilenames } = place;
+  const filename = source.config.defaultModelFilename || defaultFilename;
   if (filename.split(/[\\/]/).includes("..")) {
     throw new ServerError(
       "INVALID_ARG",
       `default_model_filename '${filename}' of model '${source.name}' must not contain '..'`,
     );
   }
-  const names = filename === DEFAULT_FILENAME ? [filename, ...OTHER_FILENAMES] : [filename];
+  const names = filename === defaultFilename ? [filename, ...otherFilenames] : [filename];
   for (const name of names) {
     const path = join(source.versionDirectory, name);
     const stat = await statOf(path);
@@ -33,7 +62,7 @@ export async function findModelPath(source: ModelSource): Promise<string> {
     if (name.endsWith(".xml")) await checkWeights(path, source);
     return path;
   }
-  throw await missing(join(source.versionDirectory, filename), source);
+  throw await missing(join(source.versionDirectory, filename), source, place);
 }
 
 /** A folder is a SavedModel, or holds one file under a name of its own. */
@@ -62,7 +91,11 @@ async function checkWeights(path: string, source: ModelSource): Promise<void> {
   );
 }
 
-async function missing(path: string, source: ModelSource): Promise<ServerError> {
+async function missing(
+  path: string,
+  source: ModelSource,
+  place: FilePlace,
+): Promise<ServerError> {
   const names: string[] = [];
   try {
     for await (const { name } of Deno.readDir(dirname(path))) {
@@ -78,7 +111,7 @@ async function missing(path: string, source: ModelSource): Promise<ServerError> 
     code: "UNAVAILABLE",
     place: source.versionDirectory.split("/").slice(-2).join("/"),
     hint: other === undefined
-      ? `backend 'openvino' reads model.xml with model.bin, ${OTHER_FILENAMES.join(", ")}`
+      ? `backend '${place.backend}' reads ${place.formats}`
       : `there is '${other}': set default_model_filename: "${other}"`,
   }]);
 }

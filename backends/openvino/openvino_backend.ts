@@ -3,15 +3,21 @@ import { ServerError } from "../../proto/status.ts";
 import { createCallGate } from "../../ffi/call_gate.ts";
 import { LibraryNotFoundError } from "../../ffi/library.ts";
 import { OvCompiledModel, OvError, OvRuntime, OvStageError } from "../../ffi/openvino/mod.ts";
-import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
+import type {
+  Backend,
+  BackendContext,
+  BackendModel,
+  InstancePreference,
+  ModelSource,
+} from "../backend.ts";
 import { completeConfig, isComplete } from "../onnx_auto_complete.ts";
 import { createRunPlan } from "../onnx_run_plan.ts";
 import { integerSetting } from "../onnx_setting_values.ts";
 import { checkSignature } from "../onnx_signature_check.ts";
 import { type CompileSettings, readCompileSettings } from "./compile_settings.ts";
 import { openVinoError, OpenVinoModel } from "./model.ts";
-import { findModelPath } from "./model_file.ts";
-import { toSignature } from "./signature.ts";
+import { type FilePlace, findModelPath, OPENVINO_PLACE } from "./model_file.ts";
+import { namePorts, toSignature } from "./signature.ts";
 
 /** Runs in flight: half of the runtime's blocking pool, which also serves files and name lookups. */
 const MAX_RUNS_IN_FLIGHT = 16;
@@ -22,8 +28,9 @@ const PREPARED_MODEL_TTL_MS = 30_000;
 
 /** OpenVINO IR, ONNX, SavedModel and TensorFlow Lite models through OpenVINO's C API. */
 export class OpenVinoBackend implements Backend {
-  readonly name = "openvino";
-  readonly preference = { kind: "KIND_CPU", count: 1 } as const;
+  readonly name: string;
+  readonly preference: InstancePreference;
+  readonly #place: FilePlace;
   readonly #context: BackendContext;
   readonly #runGate = createCallGate(MAX_RUNS_IN_FLIGHT);
   readonly #loadGate = createCallGate(MAX_LOADS_IN_FLIGHT);
@@ -31,19 +38,24 @@ export class OpenVinoBackend implements Backend {
   readonly #extensions = new Set<string>();
   #runtime: OvRuntime | undefined;
 
-  constructor(context: BackendContext) {
+  /** @param place where models have their file, when the backend has another name than OpenVINO's own. */
+  constructor(context: BackendContext, place: FilePlace = OPENVINO_PLACE) {
     this.#context = context;
+    this.#place = place;
+    this.name = place.backend;
+    this.preference = { kind: "KIND_CPU", count: place.instanceCount };
   }
 
   async autoComplete(source: ModelSource): Promise<void> {
     const { config, name: modelName } = source;
     if (isComplete(config)) return;
     const defaultMaxBatchSize = integerSetting(this.#context.settings, "default-max-batch-size");
-    const path = await findModelPath(source);
+    const path = await findModelPath(source, this.#place);
     const settings = readCompileSettings(source, this.#context.settings);
     const compiled = await this.#compile(source, { path, settings });
     try {
-      completeConfig(config, toSignature(compiled, modelName), { modelName, defaultMaxBatchSize });
+      const signature = toSignature(namePorts(compiled, path), modelName);
+      completeConfig(config, signature, { modelName, defaultMaxBatchSize });
     } catch (error) {
       compiled[Symbol.dispose]();
       throw error;
@@ -53,16 +65,18 @@ export class OpenVinoBackend implements Backend {
 
   async openModel(source: ModelSource): Promise<BackendModel> {
     const { now, countBatchRetry } = this.#context;
-    const path = await findModelPath(source);
+    const path = await findModelPath(source, this.#place);
     const settings = readCompileSettings(source, this.#context.settings);
     const compiled = this.#takePrepared(source.config, keyOf(path, settings)) ??
       await this.#compile(source, { path, settings });
     try {
-      const signature = toSignature(compiled, source.name);
+      const ports = namePorts(compiled, path);
+      const signature = toSignature(ports, source.name);
       checkSignature(source, signature);
       return new OpenVinoModel({
         name: source.name,
         compiled,
+        ports,
         plan: createRunPlan(source.config, signature),
         gate: this.#runGate,
         now,
@@ -114,7 +128,7 @@ export class OpenVinoBackend implements Backend {
         throw new ServerError(
           "UNAVAILABLE",
           `${error.message}. 'pip install openvino' brings it; ` +
-            `--backend-config=openvino,library=PATH names the file or the unpacked package`,
+            `--backend-config=${this.name},library=PATH names the file or the unpacked package`,
           { cause: error },
         );
       }

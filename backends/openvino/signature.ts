@@ -25,6 +25,13 @@ export interface OvPorts {
   readonly outputs: readonly OvPort[];
 }
 
+/** The ports of a model; of a frozen graph by the names of its operators, as configurations have them. */
+export function namePorts({ inputs, outputs }: OvPorts, path: string): OvPorts {
+  if (!path.endsWith(".graphdef")) return { inputs, outputs };
+  const rename = (port: OvPort): OvPort => ({ ...port, name: port.name.replace(/:0$/, "") });
+  return { inputs: inputs.map(rename), outputs: outputs.map(rename) };
+}
+
 /**
  * Describes a model's tensors as those of an ONNX model, so that completion, checks and batching are the same.
  * @throws ServerError UNSUPPORTED naming a tensor whose elements cannot be served.

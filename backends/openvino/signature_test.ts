@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ovElementType, toSignature } from "./signature.ts";
+import { namePorts, ovElementType, toSignature } from "./signature.ts";
 
 Deno.test("toSignature() keeps names, dims and types", () => {
   const signature = toSignature({
@@ -20,4 +20,11 @@ Deno.test("toSignature() names a tensor it cannot serve, and a way out", () => {
     () => toSignature({ inputs: [text], outputs: [] }, "m"),
     /model 'm', input 'words' has OpenVINO element type number 23.*'onnxruntime'/,
   );
+});
+
+Deno.test("namePorts() takes the output's number from names of frozen graphs only", () => {
+  const port = { name: "x:0", elementType: "f32", elementCode: 4, dims: [1] } as const;
+  const ports = { inputs: [port], outputs: [] };
+  assert.equal(namePorts(ports, "/m/1/model.graphdef").inputs[0]!.name, "x");
+  assert.equal(namePorts(ports, "/m/1/model.onnx").inputs[0]!.name, "x:0");
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type Datatype, DATATYPES } from "../../proto/datatype.ts";
 import { DataType } from "../../proto/gen/model_config_pb.ts";
 import { buildModel, ONNX_DATA_TYPE } from "../fixtures/onnx_builder.ts";
+import { doublingGraph } from "../fixtures/tensorflow_graph.ts";
 import { identityIr, type IrTensor } from "../fixtures/openvino_ir.ts";
 import { runBackendSuite } from "./backend_suite.ts";
 import { floats, openInstance, type OpenOptions, outputsOf, tensor } from "./fixture.ts";
@@ -239,4 +240,23 @@ Deno.test("openvino: a missing library is told with the package that brings it",
     }),
     /Cannot open the OpenVINO library.*'\/nowhere\/libopenvino_c\.so'.*pip install openvino/s,
   );
+});
+
+function openGraph(graph: Uint8Array) {
+  const settings = { library: "path" in library ? library.path : "" };
+  return openInstance("tensorflow", { files: { "model.graphdef": graph }, settings });
+}
+
+test("a frozen graph of TensorFlow runs, and is completed", async () => {
+  await using opened = await openGraph(doublingGraph());
+  const { config } = opened.source;
+  assert.deepEqual(config.input.map(({ name, dims }) => [name, dims]), [["x", [4n]]]);
+  assert.deepEqual(config.output.map(({ name, dims }) => [name, dims]), [["y", [4n]]]);
+  const request = opened.request([tensor("x", "FP32", [2, 4], [1, 2, 3, 4, 5, 6, 7, 8])]);
+  const { outcomes } = await opened.instance.execute([request]);
+  assert.deepEqual(floats(outputsOf(outcomes[0])[0]!), [2, 4, 6, 8, 10, 12, 14, 16]);
+});
+
+test("a graph with an operator that is not known is refused by its name", async () => {
+  await assert.rejects(openGraph(doublingGraph("NoSuchOperator")), /NoSuchOperator/);
 });
