@@ -382,3 +382,27 @@ def test_metrics():
             if len(drops) < 3:
                 parent.next()
         assert sorted(drops, key=str) == [{"family": 10}, {"family": 11}, {"metric": 20}]
+
+
+def test_slots_are_not_lost_with_a_call_that_is_too_large():
+    source = CALL + """
+    def execute(self, requests):
+        import nereid_wire
+        if not hasattr(self, "kept"):
+            self.kept = pb_utils.get_input_tensor_by_name(requests[0], "A").as_numpy()
+            return [answer("kept")]
+        nereid_wire.MAX_FRAME_BYTES, limit = 500, nereid_wire.MAX_FRAME_BYTES
+        self.kept = None
+        refused = call(parameters={"text": "x" * 1000}).exec()
+        nereid_wire.MAX_FRAME_BYTES = limit
+        return [answer(facts(refused))]
+"""
+    with StubParent(source) as parent:
+        parent.initialize()
+        request = parent.request(1, [("A", "FP32", [8000], np.zeros(8000))], memory=True)
+        slot = request[0]["n"][0][3:5]
+        assert slot not in parent.execute(request).fields.get("f", [])
+        done = parent.execute(parent.request(2), number=2)
+        assert "is larger than the 500 bytes" in done.fields["r"][0]["e"][1]
+        assert slot in done.fields["f"]
+        assert parent.finalize() == 0

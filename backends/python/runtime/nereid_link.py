@@ -98,6 +98,11 @@ class Link:
                     wire.write_frame(out, kind, number, fields, body.parts, body.size)
         except OSError:
             os._exit(1)
+        except BaseException:
+            # Nothing was written: the next frame takes them along.
+            if memory is not None:
+                memory.freed.extend(fields.pop("f", ()))
+            raise
 
     def notify(self, kind: int, number: int, fields: wire.Fields) -> None:
         """Has another thread write the frame: finalizers run anywhere, also while this thread writes one."""
