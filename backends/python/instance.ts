@@ -29,8 +29,8 @@ export interface StartedModel {
 
 /** What an instance works with. */
 export interface InstanceParts {
-  /** Starts a process with the model. */
-  readonly start: () => Promise<StartedModel>;
+  /** Starts a process with the model; ends it and rejects when `signal` tells that nobody wants it any more. */
+  readonly start: (signal: AbortSignal) => Promise<StartedModel>;
   /** Decides on restarts; undefined = a process that died stays dead. */
   readonly restartPolicy: RestartPolicy | undefined;
   /** `execute` may take so long; 0 = any time. */
@@ -53,7 +53,8 @@ export class PythonInstance implements ModelInstance {
   #restart: PromiseWithResolvers<void> | undefined;
   #restartTimer: { cancel(): void } | undefined;
   #starting: Promise<void> | undefined;
-  #isDisposed = false;
+  /** Aborts a start that is under way: what a model does in `initialize` has no bound in time. */
+  readonly #disposal = new AbortController();
 
   private constructor(parts: InstanceParts, placement: InstancePlacement, started: StartedModel) {
     this.#parts = parts;
@@ -67,7 +68,8 @@ export class PythonInstance implements ModelInstance {
     parts: InstanceParts,
     placement: InstancePlacement,
   ): Promise<PythonInstance> {
-    return new PythonInstance(parts, placement, await parts.start());
+    const never = new AbortController();
+    return new PythonInstance(parts, placement, await parts.start(never.signal));
   }
 
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
@@ -146,7 +148,7 @@ export class PythonInstance implements ModelInstance {
   async #start(): Promise<void> {
     const { start, warn } = this.#parts;
     try {
-      const started = await start();
+      const started = await start(this.#disposal.signal);
       if (this.#isDisposed) {
         started.session.kill("");
         await started.session.ended;
@@ -157,6 +159,7 @@ export class PythonInstance implements ModelInstance {
       this.#watch(started);
       warn(`the process of '${this.placement.name}' was started again`);
     } catch (reason) {
+      if (this.#isDisposed) return;
       warn(
         `the process of '${this.placement.name}' cannot be started again: ` +
           ServerError.from(reason).message,
@@ -172,13 +175,17 @@ export class PythonInstance implements ModelInstance {
     this.#restart = undefined;
   }
 
+  get #isDisposed(): boolean {
+    return this.#disposal.signal.aborted;
+  }
+
   #deathText(): string {
     return `Stub process '${this.placement.name}' is not healthy.`;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#isDisposed) return;
-    this.#isDisposed = true;
+    this.#disposal.abort();
     this.#restartTimer?.cancel();
     this.#endRestart();
     await this.#starting;

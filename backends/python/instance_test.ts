@@ -159,3 +159,21 @@ Deno.test("disposing an instance calls a restart off", async () => {
   assert.equal(clock.timerCount, 0);
   assert.equal(sessions.length, 1);
 });
+
+Deno.test("an instance that is removed gives up a start that is under way", async () => {
+  const sessions: FakeSession[] = [];
+  const { instance, clock, warnings } = await openInstance({
+    start: (signal) => {
+      if (sessions.length > 0) {
+        return new Promise((_, reject) => signal.addEventListener("abort", () => reject("gone")));
+      }
+      sessions.push(new FakeSession());
+      return Promise.resolve({ session: sessions[0]!, hasIsReady: false });
+    },
+  });
+  sessions[0]!.die("it exited with code 1");
+  await sessions[0]!.ended;
+  await clock.advance(100);
+  await instance[Symbol.asyncDispose]();
+  assert.ok(warnings.every((warning) => !warning.includes("cannot be started again")));
+});

@@ -34,10 +34,9 @@ export class PythonModel implements BackendModel {
   }
 
   async createInstance(placement: InstancePlacement): Promise<ModelInstance> {
-    checkInstanceName(placement.name);
     const { settings, context } = this.#parts;
     return await PythonInstance.create({
-      start: () => this.#start(placement),
+      start: (signal) => this.#start(placement, signal),
       restartPolicy: settings.restarts ? new RestartPolicy() : undefined,
       executeTimeoutMs: settings.executeTimeoutMs,
       finalizeTimeoutMs: settings.stubTimeoutMs,
@@ -47,9 +46,12 @@ export class PythonModel implements BackendModel {
     }, placement);
   }
 
-  async #start(placement: InstancePlacement): Promise<StartedModel> {
+  async #start(placement: InstancePlacement, signal: AbortSignal): Promise<StartedModel> {
     const session = await startSession(this.#parts, placement.name);
+    const giveUp = () => session.kill("the model is unloaded");
+    signal.addEventListener("abort", giveUp);
     try {
+      if (signal.aborted) giveUp();
       const { hasIsReady } = await session.initialize(
         initializeArgs(this.#parts.source, placement),
       );
@@ -58,6 +60,8 @@ export class PythonModel implements BackendModel {
       session.kill("");
       await session.ended;
       throw reason;
+    } finally {
+      signal.removeEventListener("abort", giveUp);
     }
   }
 
@@ -66,11 +70,15 @@ export class PythonModel implements BackendModel {
   }
 }
 
-/** Starts a process for a model. @throws ServerError */
-export function startSession(parts: PythonModelParts, instance: string): Promise<StubSession> {
+/** Starts a process for a model. @throws ServerError, also for a name that a process may not have. */
+export async function startSession(
+  parts: PythonModelParts,
+  instance: string,
+): Promise<StubSession> {
+  checkInstanceName(instance);
   const { source, file, interpreter, settings, folder, context } = parts;
   const { config } = source;
-  return StubSession.start({
+  return await StubSession.start({
     command: {
       executable: interpreter.executable,
       environment: interpreter.environment,

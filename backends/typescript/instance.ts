@@ -16,6 +16,8 @@ import { failure, WorkerSession } from "./worker_session.ts";
 
 const READY_TIMEOUT_MS = 5_000;
 const FINALIZE_TIMEOUT_MS = 10_000;
+/** Requests wait so long at most for a Worker that is being started again. */
+const START_WAIT_MS = 10_000;
 /** Requests wait for a Worker that is about to be started again within this time, else they fail at once. */
 const MAX_WAIT_MS = 1_000;
 
@@ -140,7 +142,7 @@ export class TypeScriptInstance implements ModelInstance {
 
   async execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
     const { now } = this.#parts.context;
-    if (this.#started === undefined) await this.#starting?.promise;
+    if (this.#started === undefined) await this.#waitForStart();
     const started = this.#started;
     if (started === undefined) return this.#unhealthy(requests);
     started.watch.wake();
@@ -148,6 +150,15 @@ export class TypeScriptInstance implements ModelInstance {
     const inputEndMs = now();
     const outcomes = await running;
     return { outcomes, inputEndMs, outputStartMs: now() };
+  }
+
+  /** `initialize` may take as long as it likes, requests do not wait so long for it. */
+  async #waitForStart(): Promise<void> {
+    if (this.#starting === undefined) return;
+    const waited = Promise.withResolvers<void>();
+    const timer = setTimeout(waited.resolve, START_WAIT_MS);
+    await Promise.race([this.#starting.promise, waited.promise]);
+    clearTimeout(timer);
   }
 
   #unhealthy(requests: readonly ExecuteRequest[]): ExecuteReport {
