@@ -78,8 +78,7 @@ export class OnnxBackend implements Backend {
     if (isComplete(config)) return;
     const defaultMaxBatchSize = integerSetting(this.#context.settings, "default-max-batch-size");
     const path = await findModelFile(source);
-    const place = firstPlace(config);
-    const session = await this.#opener.open(this.#openEnvironment(), source, { path, place });
+    const { session, isForLoad } = await this.#openForSignature(source, path);
     try {
       const modelName = source.name;
       completeConfig(config, session.signature, { modelName, defaultMaxBatchSize });
@@ -87,7 +86,25 @@ export class OnnxBackend implements Backend {
       session[Symbol.dispose]();
       throw error;
     }
-    this.#keep(config, { path, session });
+    if (isForLoad) this.#keep(config, { path, session });
+    else session[Symbol.dispose]();
+  }
+
+  /** On the device of the model; where it cannot run there, on the CPU: the load will tell why, or take another kind. */
+  async #openForSignature(
+    source: ModelSource,
+    path: string,
+  ): Promise<{ readonly session: OrtSession; readonly isForLoad: boolean }> {
+    const environment = this.#openEnvironment();
+    const place = firstPlace(source.config);
+    try {
+      const session = await this.#opener.open(environment, source, { path, place });
+      return { session, isForLoad: true };
+    } catch (error) {
+      if (place.device === "cpu" || ServerError.from(error).code === "INVALID_ARG") throw error;
+    }
+    const session = await this.#opener.open(environment, source, { path, place: CPU_PLACE });
+    return { session, isForLoad: false };
   }
 
   async openModel(source: ModelSource): Promise<BackendModel> {
@@ -186,6 +203,8 @@ export class OnnxBackend implements Backend {
     return Promise.resolve();
   }
 }
+
+const CPU_PLACE: SessionDevice = { device: "cpu", deviceId: 0 };
 
 /** Where the first instances of a configuration go, which has been given to the backend with kinds decided. */
 function firstPlace(config: ModelConfig): SessionDevice {

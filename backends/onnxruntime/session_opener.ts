@@ -77,8 +77,13 @@ export class SessionOpener {
       readonly providers: readonly ProviderSettings[];
     },
   ): Promise<OrtSession> {
-    if (device === "cpu") {
+    if (device === "cpu" && providers.length > 0) {
       return await OrtSession.open(environment, path, { ...settings, providers });
+    }
+    if (device === "cpu") {
+      // With the CPU alone there is nothing to fall back from.
+      const { [NO_CPU_FALLBACK_ENTRY]: _, ...entries } = settings.entries ?? {};
+      return await OrtSession.open(environment, path, { ...settings, entries });
     }
     const entries = { ...settings.entries, [RECORD_ASSIGNMENT_ENTRY]: "1" };
     try {
