@@ -22,7 +22,7 @@ import { type OpenOptions, WebSession } from "./web_session.ts";
 import type { SessionRequest } from "./worker_protocol.ts";
 
 /** The runtime's words for a file that holds no model. */
-const NO_MODEL = /Protobuf parsing failed|ModelProto does not have a graph|No graph was found/;
+const NO_MODEL = /Protobuf parsing failed|ModelProto does not have a graph|No graph was found/i;
 /** Each load compiles the runtime and holds the model twice for a moment. */
 const MAX_LOADS_IN_FLIGHT = 2;
 

@@ -113,7 +113,8 @@ export class WebInstance implements ModelInstance {
     });
     let limit: ReturnType<typeof setTimeout> | undefined;
     try {
-      await gate?.enter();
+      const turn = gate?.enter();
+      if (turn !== undefined) await turn;
       try {
         if (aborts.areAll()) throw cancelledWhileExecuted();
         const session = this.#session;
