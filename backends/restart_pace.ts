@@ -1,18 +1,27 @@
 const FIRST_DELAY_MS = 100;
-const MAX_DELAY_MS = 30_000;
+const LAST_DELAY_MS = 30_000;
+/** So many restarts within this time are enough. */
+const RESTART_COUNT_MAX = 5;
 const WINDOW_MS = 60_000;
-const MAX_FAILURES = 5;
 
-/** When a Worker that ended is started again: later each time, and not any more after 5 ends in 60 s (decision 1). */
+/** When a process or Worker that ended is started again: later each time, and not any more after 5 restarts in 60 s. */
 export class RestartPace {
-  readonly #failures: number[] = [];
+  readonly #restartsMs: number[] = [];
+  #delayMs = FIRST_DELAY_MS;
+  #lastMs = -Infinity;
 
-  /** Counts an end. Returns the ms to wait before the next start; undefined = give up. */
+  /** Counts an end. Returns the ms to wait before the next start; undefined = it stays down. */
   fail(nowMs: number): number | undefined {
-    const failures = this.#failures;
-    while (failures.length > 0 && failures[0]! <= nowMs - WINDOW_MS) failures.shift();
-    failures.push(nowMs);
-    if (failures.length > MAX_FAILURES) return undefined;
-    return Math.min(FIRST_DELAY_MS * 2 ** (failures.length - 1), MAX_DELAY_MS);
+    while (this.#restartsMs.length > 0 && this.#restartsMs[0]! <= nowMs - WINDOW_MS) {
+      this.#restartsMs.shift();
+    }
+    if (this.#restartsMs.length >= RESTART_COUNT_MAX) return undefined;
+    // One that lived for long has nothing to do with the ends before.
+    if (nowMs - this.#lastMs > WINDOW_MS) this.#delayMs = FIRST_DELAY_MS;
+    this.#restartsMs.push(nowMs);
+    this.#lastMs = nowMs;
+    const delayMs = this.#delayMs;
+    this.#delayMs = Math.min(delayMs * 2, LAST_DELAY_MS);
+    return delayMs;
   }
 }

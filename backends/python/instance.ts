@@ -6,8 +6,8 @@ import type {
   ModelInstance,
 } from "../backend.ts";
 import type { Timers } from "../pause.ts";
+import type { RestartPace } from "../restart_pace.ts";
 import type { Readiness } from "./is_ready_query.ts";
-import type { RestartPolicy } from "./restart_policy.ts";
 import { executeError } from "./execute_error.ts";
 
 /** The part of a session that an instance uses. */
@@ -32,7 +32,7 @@ export interface InstanceParts {
   /** Starts a process with the model; ends it and rejects when `signal` tells that nobody wants it any more. */
   readonly start: (signal: AbortSignal) => Promise<StartedModel>;
   /** Decides on restarts; undefined = a process that died stays dead. */
-  readonly restartPolicy: RestartPolicy | undefined;
+  readonly restartPace: RestartPace | undefined;
   /** `execute` may take so long; 0 = any time. */
   readonly executeTimeoutMs: number;
   readonly finalizeTimeoutMs: number;
@@ -127,9 +127,9 @@ export class PythonInstance implements ModelInstance {
   }
 
   #scheduleRestart(): void {
-    const { restartPolicy, timers, now, warn } = this.#parts;
-    if (restartPolicy === undefined || this.#isDisposed) return this.#endRestart();
-    const delayMs = restartPolicy.nextDelay(now());
+    const { restartPace, timers, now, warn } = this.#parts;
+    if (restartPace === undefined || this.#isDisposed) return this.#endRestart();
+    const delayMs = restartPace.fail(now());
     if (delayMs === undefined) {
       warn(
         `the process of '${this.placement.name}' is not started again: it has died too often. ` +

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { FakeClock } from "../../server/core/fake_clock.ts";
 import type { ExecuteReport } from "../backend.ts";
 import { executeRequest } from "../execute_request_fixture.ts";
+import { RestartPace } from "../restart_pace.ts";
 import { executeError } from "./execute_error.ts";
 import { type InstanceParts, type InstanceSession, PythonInstance } from "./instance.ts";
-import { RestartPolicy } from "./restart_policy.ts";
 
 const PLACEMENT = { name: "m_0", kind: "KIND_CPU", deviceId: 0 } as const;
 const REPORT: ExecuteReport = { outcomes: [{ outputs: [] }], inputEndMs: 0, outputStartMs: 0 };
@@ -61,7 +61,7 @@ async function openInstance(options: Partial<InstanceParts> & { failsAfter?: num
       sessions.push(session);
       return Promise.resolve({ session, hasIsReady: true });
     },
-    restartPolicy: new RestartPolicy(),
+    restartPace: new RestartPace(),
     executeTimeoutMs: 0,
     finalizeTimeoutMs: 1000,
     timers: clock,
@@ -111,7 +111,7 @@ Deno.test("a process that died too often stays dead, and requests fail at once",
 });
 
 Deno.test("without a restart policy a process stays dead", async () => {
-  const { instance, sessions, clock } = await openInstance({ restartPolicy: undefined });
+  const { instance, sessions, clock } = await openInstance({ restartPace: undefined });
   sessions[0]!.die("it exited with code 1");
   await clock.settle();
   assert.match(messageOf(await instance.execute(REQUESTS))!, /is not healthy/);

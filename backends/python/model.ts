@@ -7,11 +7,11 @@ import type {
   ModelSource,
 } from "../backend.ts";
 import { SYSTEM_TIMERS } from "../pause.ts";
+import { RestartPace } from "../restart_pace.ts";
 import { PythonInstance, type StartedModel } from "./instance.ts";
 import { checkInstanceName, type PythonFile } from "./model_file.ts";
 import type { PythonInterpreter } from "./interpreter.ts";
 import type { PythonSettings } from "./python_settings.ts";
-import { RestartPolicy } from "./restart_policy.ts";
 import type { RuntimeFolder } from "./runtime_folder.ts";
 import { StubSession } from "./stub_session.ts";
 
@@ -37,7 +37,7 @@ export class PythonModel implements BackendModel {
     const { settings, context } = this.#parts;
     return await PythonInstance.create({
       start: (signal) => this.#start(placement, signal),
-      restartPolicy: settings.restarts ? new RestartPolicy() : undefined,
+      restartPace: settings.restarts ? new RestartPace() : undefined,
       executeTimeoutMs: settings.executeTimeoutMs,
       finalizeTimeoutMs: settings.stubTimeoutMs,
       timers: SYSTEM_TIMERS,
