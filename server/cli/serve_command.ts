@@ -1,3 +1,4 @@
+import { emptyStandardInput } from "../../ffi/posix/standard_input.ts";
 import { ServerError, STATUS_TEXT } from "../../proto/status.ts";
 import type { StartResult } from "../core/inference_server.ts";
 import type { ServerLog } from "../core/log.ts";
@@ -47,6 +48,7 @@ export async function serve(
     onUncaught: (reason) => log.error(`uncaught error: ${describe(reason)}`),
   });
   for (const note of notes) log.warning(note);
+  askNobody(log);
   let program: Program;
   try {
     program = createProgram(options, log);
@@ -67,6 +69,17 @@ export async function serve(
   callbacks.onReady?.(program);
   await stopped;
   return await stop(program, options, log);
+}
+
+/**
+ * Models in TypeScript have fewer permissions than the server. When one does what it may not, the runtime would ask
+ * whoever sits at the terminal, and the model would wait for that; without a terminal it is refused at once.
+ */
+function askNobody(log: ServerLog): void {
+  if (!Deno.stdin.isTerminal()) return;
+  const mayCall = Deno.permissions.querySync({ name: "ffi" }).state === "granted";
+  if (mayCall && emptyStandardInput()) return;
+  log.verbose(1, "what models may not do is asked for at the terminal: start with --no-prompt");
 }
 
 interface Started {

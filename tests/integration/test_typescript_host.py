@@ -1,6 +1,10 @@
 """What models in TypeScript ask of the server (traces, model control, states), and Workers that end again and again."""
 
 import json
+import os
+import pty
+import subprocess
+import threading
 import time
 
 import numpy as np
@@ -151,6 +155,22 @@ export default class M {
 }
 """
 
+READS = """
+export default class M {
+  execute(requests) {
+    return requests.map((request) => {
+      let text = "read";
+      try {
+        Deno.readTextFileSync(request.input("IN", "BYTES").data.text(0));
+      } catch (error) {
+        text = error.name;
+      }
+      return { outputs: { OUT: { shape: [1], data: [text] } } };
+    });
+  }
+}
+"""
+
 TEXT = [("IN", "BYTES", [1])], [("OUT", "BYTES", [1])]
 
 
@@ -275,6 +295,41 @@ def test_traces_go_on_with_calls_and_have_marks_of_the_model(tmp_path, start):
     assert ids["called"]["parent_id"] == ids["traced"]["id"]
     marks = [stamp for each in entries for stamp in each.get("timestamps", []) if stamp["name"] == "HALF_WAY"]
     assert len(marks) == 1 and marks[0]["ns"] > 0
+
+
+def test_nobody_at_a_terminal_is_asked_for_permissions(tmp_path):
+    repository = Repository(tmp_path / "repository")
+    add_typescript(repository, "reads", READS, TEXT)
+    server = ServerProcess(repository.root)
+    terminal, end = pty.openpty()
+    # The runtime asks when input and errors are a terminal.
+    server.process = subprocess.Popen(server.command, stdin=end, stderr=end, stdout=end, start_new_session=True)
+    os.close(end)
+    seen = []
+    reader = threading.Thread(target=read_all, args=(terminal, seen))
+    reader.start()
+    try:
+        server._wait_until_up(time.monotonic() + 30)
+        each = PROTOCOLS["http"](server)
+        text = np.array([b"/etc/hostname"], np.object_)
+        assert each.infer("reads", {"IN": text}, {"IN": "BYTES"}).as_numpy("OUT").tolist() == [b"NotCapable"]
+        each.close()
+    finally:
+        server.stop()
+    reader.join(10)
+    os.close(terminal)
+    assert b"Allow?" not in b"".join(seen)
+
+
+def read_all(terminal, seen):
+    while True:
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:
+            return
+        if not data:
+            return
+        seen.append(data)
 
 
 def test_model_control(tmp_path, start):
