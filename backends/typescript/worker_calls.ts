@@ -84,6 +84,7 @@ export class ModelCalls {
     receive: Receive,
   ): number {
     this.#check(modelName);
+    checkCall(call);
     call.signal?.throwIfAborted();
     const tensors = Object.entries(call.inputs).map(([name, tensor]) => encodeTensor(name, tensor));
     const id = this.#nextId++;
@@ -127,6 +128,29 @@ export class ModelCalls {
     const receive = this.#open.get(id);
     if (isFinal) this.#open.delete(id);
     receive?.({ ...readReply(reader), isFinal });
+  }
+}
+
+/** @throws TypeError for what the types do not allow, RangeError for numbers that a request cannot have. */
+function checkCall(call: ModelCall): void {
+  const { modelVersion, id, correlationId, priority = 0, timeoutUs = 0 } = call;
+  for (const [name, value] of Object.entries({ modelVersion, id })) {
+    if (value === undefined || typeof value === "string") continue;
+    throw new TypeError(`'${name}' of a call must be a text, got ${Deno.inspect(value)}`);
+  }
+  for (const [name, value] of Object.entries({ priority, timeoutUs })) {
+    if (Number.isInteger(value) && value >= 0 && value < 2 ** 64) continue;
+    throw new RangeError(
+      `'${name}' of a call must be a whole number from 0 on, got ${Deno.inspect(value)}`,
+    );
+  }
+  if (correlationId === undefined || typeof correlationId === "string") return;
+  if (typeof correlationId !== "bigint") {
+    const got = Deno.inspect(correlationId);
+    throw new TypeError(`'correlationId' of a call must be a bigint or a text, got ${got}`);
+  }
+  if (BigInt.asUintN(64, correlationId) !== correlationId) {
+    throw new RangeError(`'correlationId' of a call must fit into 64 bits, got ${correlationId}`);
   }
 }
 
