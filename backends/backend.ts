@@ -134,12 +134,14 @@ export type ExecuteOutcome =
 /** Result of one execution: an outcome per request in request order, and two points of time for the statistics. */
 export interface ExecuteReport {
   readonly outcomes: readonly ExecuteOutcome[];
+  /** `now()` when it began, of a batch that waited behind others ({@linkcode ModelInstance.takesAhead}). */
+  readonly startMs?: number;
   /** `now()` when all inputs were in place, and when outputs began to be collected; ms. */
   readonly inputEndMs: number;
   readonly outputStartMs: number;
 }
 
-/** One loaded instance. `execute` is never called again before its promise settled. */
+/** One loaded instance. `execute` is never called again before its promise settled, unless `takesAhead` allows it. */
 export interface ModelInstance extends AsyncDisposable {
   readonly placement: InstancePlacement;
   /**
@@ -147,6 +149,12 @@ export interface ModelInstance extends AsyncDisposable {
    * any more. A rejection fails every request of the batch; prefer outcomes.
    */
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport>;
+  /**
+   * Whether `execute` may be called for this request although earlier calls have not settled: it then runs behind them,
+   * so that the instance need not be woken for each. Asked while one runs, and only for the lone instance of a model
+   * that runs each request by itself. Absent = never.
+   */
+  takesAhead?(request: ExecuteRequest): boolean;
   /**
    * The model's own word on whether it is ready, for readiness queries; inference is not blocked by it. Absent = it is.
    * May be called while `execute` runs, concurrent calls may share one answer. Settles within 5 s and never rejects:

@@ -9,14 +9,22 @@ export interface ByteSink {
   write(bytes: Uint8Array): Promise<number>;
 }
 
-/** Sends frames on one connection, one write each, in order. */
+/**
+ * Sends frames on one connection, in order. Those of one step of the event loop, and those that come while others are
+ * written, leave with one write: each write may wake the other side.
+ */
 export class FrameSender {
   readonly #sink: ByteSink;
   readonly #fail: (reason: unknown) => void;
-  readonly #queue: Uint8Array[] = [];
+  /** Full buffers that wait, and how much is in them. */
+  readonly #queue: Uint8Array<ArrayBuffer>[] = [];
   #queuedByteSize = 0;
+  /** Where the next frame goes. */
   #buffer = new Uint8Array(BUFFER_BYTE_SIZE);
-  #isWriting = false;
+  #filled = 0;
+  /** A buffer that was written and can be used again. */
+  #spare: Uint8Array<ArrayBuffer> | undefined;
+  #isBusy = false;
 
   /** `fail`: the connection takes nothing more; called once at least, and then nothing is sent. */
   constructor(sink: ByteSink, fail: (reason: unknown) => void) {
@@ -27,36 +35,54 @@ export class FrameSender {
   /** @throws RangeError when the frame is larger than the other side takes. */
   send(kind: number, id: number, json = "", payload?: FramePayload): void {
     const bound = frameByteSizeBound(json, payload);
-    if (!this.#isWriting) {
-      if (bound > this.#buffer.length) this.#buffer = new Uint8Array(bound);
-      const size = encodeFrame(this.#buffer, { kind, id, json, payload });
-      this.#write(this.#buffer.subarray(0, size));
-      return;
-    }
-    const bytes = new Uint8Array(bound);
-    const frame = bytes.subarray(0, encodeFrame(bytes, { kind, id, json, payload }));
-    this.#queuedByteSize += frame.length;
-    if (this.#queuedByteSize > QUEUED_BYTE_SIZE_MAX) {
+    if (this.#filled + bound > this.#buffer.length) this.#changeBuffer(bound);
+    const room = this.#buffer.subarray(this.#filled);
+    this.#filled += encodeFrame(room, { kind, id, json, payload });
+    if (this.#queuedByteSize + this.#filled > QUEUED_BYTE_SIZE_MAX) {
       this.#fail(new RangeError("The other side does not read any more"));
       return;
     }
-    this.#queue.push(frame);
+    if (this.#isBusy) return;
+    this.#isBusy = true;
+    queueMicrotask(this.#writeNext);
   }
 
-  #write(bytes: Uint8Array): void {
-    this.#isWriting = true;
-    this.#sink.write(bytes).then((count) => {
-      if (count < bytes.length) this.#write(bytes.subarray(count));
-      else this.#writeNext();
-    }, this.#fail);
+  /** Goes on with a buffer that has room for so many bytes. */
+  #changeBuffer(byteSize: number): void {
+    if (this.#filled > 0) {
+      this.#queue.push(this.#buffer.subarray(0, this.#filled));
+      this.#queuedByteSize += this.#filled;
+    }
+    this.#buffer = this.#nextBuffer(byteSize);
+    this.#filled = 0;
   }
 
-  #writeNext(): void {
-    this.#isWriting = false;
-    if (this.#buffer.length > BUFFER_BYTE_SIZE) this.#buffer = new Uint8Array(BUFFER_BYTE_SIZE);
-    const next = this.#queue.shift();
-    if (next === undefined) return;
-    this.#queuedByteSize -= next.length;
+  #nextBuffer(byteSize: number): Uint8Array<ArrayBuffer> {
+    if (byteSize > BUFFER_BYTE_SIZE) return new Uint8Array(byteSize);
+    const spare = this.#spare ?? new Uint8Array(BUFFER_BYTE_SIZE);
+    this.#spare = undefined;
+    return spare;
+  }
+
+  readonly #writeNext = (): void => {
+    let next = this.#queue.shift();
+    if (next !== undefined) this.#queuedByteSize -= next.length;
+    else if (this.#filled > 0) {
+      next = this.#buffer.subarray(0, this.#filled);
+      this.#buffer = this.#nextBuffer(0);
+      this.#filled = 0;
+    } else {
+      this.#isBusy = false;
+      return;
+    }
     this.#write(next);
+  };
+
+  #write(bytes: Uint8Array<ArrayBuffer>): void {
+    this.#sink.write(bytes).then((count) => {
+      if (count < bytes.length) return this.#write(bytes.subarray(count));
+      if (bytes.buffer.byteLength === BUFFER_BYTE_SIZE) this.#spare = new Uint8Array(bytes.buffer);
+      this.#writeNext();
+    }, this.#fail);
   }
 }

@@ -15,7 +15,9 @@ export interface InstanceSession {
   readonly ended: Promise<string>;
   readonly isOver: boolean;
   readonly pid: number;
-  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport>;
+  takesAhead(request: ExecuteRequest): boolean;
+  /** Undefined when the process ended before the batch began. */
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport | undefined>;
   isReady(): Promise<Readiness>;
   finalize(timeoutMs: number): Promise<void>;
   kill(reason: string): void;
@@ -75,8 +77,14 @@ export class PythonInstance implements ModelInstance {
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
     const { session } = this.#started;
     if (session.isOver) return this.#executeAfterRestart(requests);
-    const report = session.execute(requests);
-    return this.#parts.executeTimeoutMs === 0 ? report : this.#bounded(session, report);
+    const running = session.execute(requests);
+    const report = this.#parts.executeTimeoutMs === 0 ? running : this.#bounded(session, running);
+    // One that waited behind another one that ended the process runs on the next one.
+    return report.then((report) => report ?? this.#executeAfterRestart(requests));
+  }
+
+  takesAhead(request: ExecuteRequest): boolean {
+    return this.#parts.executeTimeoutMs === 0 && this.#started.session.takesAhead(request);
   }
 
   async isReady(): Promise<Readiness> {
@@ -85,7 +93,10 @@ export class PythonInstance implements ModelInstance {
     return hasIsReady ? await session.isReady() : { isReady: true };
   }
 
-  async #bounded(session: InstanceSession, report: Promise<ExecuteReport>): Promise<ExecuteReport> {
+  async #bounded(
+    session: InstanceSession,
+    report: Promise<ExecuteReport | undefined>,
+  ): Promise<ExecuteReport | undefined> {
     const { executeTimeoutMs, timers } = this.#parts;
     const timer = timers.setTimer(
       executeTimeoutMs,

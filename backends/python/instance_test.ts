@@ -14,7 +14,12 @@ class FakeSession implements InstanceSession {
   readonly pid = 1;
   isOver = false;
   hangs = false;
+  /** Requests it takes although others run. */
+  takes = true;
+  /** Executions that wait behind another one. */
+  readonly #waiting: ((report: ExecuteReport | undefined) => void)[] = [];
   finalizeCount = 0;
+  #runningCount = 0;
   readonly #ended = Promise.withResolvers<string>();
   readonly #execution = Promise.withResolvers<ExecuteReport>();
 
@@ -22,8 +27,14 @@ class FakeSession implements InstanceSession {
     return this.#ended.promise;
   }
 
-  execute(): Promise<ExecuteReport> {
-    return this.hangs ? this.#execution.promise : Promise.resolve(REPORT);
+  takesAhead(): boolean {
+    return this.takes;
+  }
+
+  execute(): Promise<ExecuteReport | undefined> {
+    if (!this.hangs) return Promise.resolve(REPORT);
+    if (++this.#runningCount === 1) return this.#execution.promise;
+    return new Promise((resolve) => void this.#waiting.push(resolve));
   }
 
   isReady() {
@@ -44,6 +55,7 @@ class FakeSession implements InstanceSession {
     this.isOver = true;
     const error = executeError("m_0", how);
     this.#execution.resolve({ ...REPORT, outcomes: [{ error }] });
+    for (const resolve of this.#waiting) resolve(undefined);
     this.#ended.resolve(how);
   }
 }
@@ -176,4 +188,24 @@ Deno.test("an instance that is removed gives up a start that is under way", asyn
   await clock.advance(100);
   await instance[Symbol.asyncDispose]();
   assert.ok(warnings.every((warning) => !warning.includes("cannot be started again")));
+});
+
+Deno.test("a request behind one that ended the process runs on the next process", async () => {
+  const { instance, sessions, clock } = await openInstance();
+  sessions[0]!.hangs = true;
+  const first = instance.execute(REQUESTS);
+  assert.equal(instance.takesAhead(REQUESTS[0]!), true);
+  const second = instance.execute(REQUESTS);
+  sessions[0]!.die("crash");
+  assert.match(messageOf(await first)!, /crash/);
+  await clock.advance(1000);
+  assert.deepEqual(await second, REPORT);
+  assert.equal(sessions.length, 2);
+  await instance[Symbol.asyncDispose]();
+});
+
+Deno.test("nothing is given ahead when each execution has its own time", async () => {
+  const { instance } = await openInstance({ executeTimeoutMs: 1000 });
+  assert.equal(instance.takesAhead(REQUESTS[0]!), false);
+  await instance[Symbol.asyncDispose]();
 });

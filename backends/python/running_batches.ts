@@ -19,12 +19,25 @@ export interface RunningBatchesParts {
   readonly now: () => number;
 }
 
+/** So many batches may be with the process: one that runs and those that wait in its socket. */
+const AHEAD_COUNT_MAX = 8;
+/** None is given ahead of its turn when executions take longer than this, or the one that runs has taken as long. */
+const SHORT_EXECUTION_MS = 1;
+const CURRENT_EXECUTION_MS = 2;
+/** A new measurement's share of the mean duration. */
+const MEAN_SHARE = 0.25;
+/** Larger tensors take room in the shared memory, which a request that runs may need. */
+const AHEAD_BYTE_SIZE_MAX = 16 * 1024;
+
 interface Batch {
   /** By position of the request; undefined = refused before. */
   readonly lives: readonly (LiveRequest | undefined)[];
   readonly refusals: readonly (ExecuteOutcome | undefined)[];
   inputEndMs: number;
-  readonly resolve: (report: ExecuteReport) => void;
+  /** Set when it waited behind others. */
+  startMs: number | undefined;
+  readonly isAhead: boolean;
+  readonly resolve: (report: ExecuteReport | undefined) => void;
 }
 
 /** Batches that a process runs, and requests that it has not answered to the end. */
@@ -34,6 +47,10 @@ export class RunningBatches {
   readonly #lives = new Map<number, LiveRequest>();
   readonly #owner: LiveRequestOwner;
   #lastNumber = 0;
+  /** Of an execution, as the process measures it; large until there was one. */
+  #meanMs = Infinity;
+  /** When the batch that runs began, as far as that is seen here. */
+  #currentMs = 0;
 
   constructor(parts: RunningBatchesParts) {
     this.#parts = parts;
@@ -43,6 +60,11 @@ export class RunningBatches {
       cancelled: (number) => aside.send(FRAME.cancelled, number),
       closed: (number) => void this.#lives.delete(number),
     };
+  }
+
+  /** Batches wait behind the one that runs. */
+  get hasAhead(): boolean {
+    return this.#batches.size > 1;
   }
 
   /** Requests that have not had their final response. */
@@ -55,8 +77,21 @@ export class RunningBatches {
     return this.#lives.get(number)?.request;
   }
 
-  /** Runs a batch: one frame to the process, one promise. Never rejects. */
-  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+  /**
+   * Whether a request may be sent behind the batches that run: executions are so short that the process would sleep and
+   * be woken between them for longer.
+   */
+  takesAhead({ inputs }: ExecuteRequest): boolean {
+    if (this.#meanMs > SHORT_EXECUTION_MS || this.#batches.size >= AHEAD_COUNT_MAX) return false;
+    if (this.#parts.now() - this.#currentMs > CURRENT_EXECUTION_MS) return false;
+    return inputs.every(({ data }) => data.byteLength <= AHEAD_BYTE_SIZE_MAX);
+  }
+
+  /**
+   * Runs a batch: one frame to the process, one promise. Never rejects; undefined when the process ended before it
+   * began.
+   */
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport | undefined> {
     const writer = this.#parts.memory.writer();
     const lives: (LiveRequest | undefined)[] = [];
     const refusals: (ExecuteOutcome | undefined)[] = [];
@@ -75,7 +110,9 @@ export class RunningBatches {
       }
     }
     return new Promise((resolve) => {
-      const batch = { lives, refusals, inputEndMs: this.#parts.now(), resolve };
+      const inputEndMs = this.#parts.now();
+      const isAhead = this.#batches.size > 0;
+      const batch = { lives, refusals, inputEndMs, startMs: undefined, isAhead, resolve };
       if (wires.length === 0) resolve(this.#report(batch, refusals as ExecuteOutcome[]));
       else this.#send(batch, wires, writer);
     });
@@ -93,6 +130,7 @@ export class RunningBatches {
       return;
     }
     batch.inputEndMs = this.#parts.now();
+    if (!batch.isAhead) this.#currentMs = batch.inputEndMs;
     for (const live of batch.lives) {
       if (live?.request.signal?.aborted) this.#owner.cancelled(live.number);
     }
@@ -102,7 +140,8 @@ export class RunningBatches {
   executed({ id, json, payload }: Frame): void {
     const batch = this.#batches.get(id);
     if (batch === undefined) throw new RangeError(`Batch ${id} does not run`);
-    const { r: results, k: rescheduled = [], error } = json;
+    const { r: results, k: rescheduled = [], error, u: durationUs } = json;
+    this.#measured(batch, durationUs);
     if (typeof error === "string") {
       this.#batches.delete(id);
       return this.#fail(batch, new ServerError("INTERNAL", clipText(error)));
@@ -114,6 +153,18 @@ export class RunningBatches {
     const responses = this.#readResults(results, payload);
     this.#batches.delete(id);
     this.#finish(batch, responses, new Set(rescheduled as unknown[]));
+  }
+
+  #measured(batch: Batch, durationUs: unknown): void {
+    const durationMs = typeof durationUs === "number" && durationUs >= 0 ? durationUs / 1000 : 0;
+    const now = this.#currentMs = this.#parts.now();
+    this.#meanMs = this.#meanMs === Infinity
+      ? durationMs
+      : this.#meanMs + MEAN_SHARE * (durationMs - this.#meanMs);
+    if (!batch.isAhead) return;
+    // What it waited for others is time in the queue.
+    batch.startMs = Math.max(batch.inputEndMs, now - durationMs);
+    batch.inputEndMs = batch.startMs;
   }
 
   /** SEND. @throws RangeError, SyntaxError */
@@ -143,7 +194,8 @@ export class RunningBatches {
   failAll(error: ServerError): void {
     const batches = [...this.#batches.values()];
     this.#batches.clear();
-    for (const batch of batches) this.#fail(batch, error);
+    // The process takes one after the other, so only the first has begun.
+    batches.forEach((batch, index) => index === 0 ? this.#fail(batch, error) : giveUp(batch));
     for (const live of [...this.#lives.values()]) live.receive({ error }, true);
   }
 
@@ -194,8 +246,13 @@ export class RunningBatches {
     batch.resolve(this.#report(batch, outcomes));
   }
 
-  #report({ inputEndMs }: Batch, outcomes: readonly ExecuteOutcome[]): ExecuteReport {
-    return { outcomes, inputEndMs, outputStartMs: this.#parts.now() };
+  #report(
+    { startMs, inputEndMs }: Batch,
+    outcomes: readonly ExecuteOutcome[],
+  ): ExecuteReport {
+    const outputStartMs = this.#parts.now();
+    if (startMs === undefined) return { outcomes, inputEndMs, outputStartMs };
+    return { outcomes, startMs, inputEndMs, outputStartMs };
   }
 
   #nextNumber(): number {
@@ -204,6 +261,12 @@ export class RunningBatches {
     } while (this.#lives.has(this.#lastNumber) || this.#batches.has(this.#lastNumber));
     return this.#lastNumber;
   }
+}
+
+/** A batch that has not begun is as if it had not been sent. */
+function giveUp({ lives, resolve }: Batch): void {
+  for (const live of lives) live?.close();
+  resolve(undefined);
 }
 
 /** What became of a request when its batch was through. */

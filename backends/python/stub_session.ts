@@ -38,6 +38,9 @@ export interface SessionParts {
 /** Connections of processes that a model made; it is answered on so many at most. */
 const FURTHER_CONNECTION_COUNT_MAX = 256;
 
+/** So long what a dead process has sent is still read. */
+const LAST_FRAMES_MS = 20;
+
 /** A process with a model, from its start to its end: everything that passes between it and the server. */
 export class StubSession {
   /** Settles when nothing of the process is left; tells how it ended. */
@@ -123,8 +126,13 @@ export class StubSession {
     return { hasIsReady: isReady === true };
   }
 
-  /** Runs a batch. Never rejects. The session is not over. */
-  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
+  /** Whether a request may be sent behind those that run (`ModelInstance.takesAhead`). */
+  takesAhead(request: ExecuteRequest): boolean {
+    return !this.#isOver && !this.#parts.model.decoupled && this.#batches.takesAhead(request);
+  }
+
+  /** Runs a batch. Never rejects; undefined when the process ended before it began. The session is not over. */
+  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport | undefined> {
     const level = verboseLevel(this.#parts.log);
     if (level !== this.#verboseLevel) {
       this.#verboseLevel = level;
@@ -166,6 +174,8 @@ export class StubSession {
     const reason = await Promise.race([reading, watching, this.#process.ended.then(() => {})]);
     if (reason !== undefined) this.#fail(reason);
     this.#process.kill();
+    // What it has answered tells which batches had begun; those that had must not run again.
+    if (this.#batches.hasAhead) await settledWithin(reading, LAST_FRAMES_MS);
     this.#end();
     const how = await this.#process.ended;
     this.#process.close();
@@ -291,6 +301,13 @@ export class StubSession {
     calls.close();
     if (this.#further.delete(connection)) closeQuietly(connection);
   }
+}
+
+async function settledWithin(settling: Promise<unknown>, timeMs: number): Promise<void> {
+  const waited = Promise.withResolvers<void>();
+  const timer = setTimeout(waited.resolve, timeMs);
+  await Promise.race([settling, waited.promise]);
+  clearTimeout(timer);
 }
 
 function closeQuietly(connection: Deno.UnixConn): void {

@@ -39,6 +39,8 @@ class Frame:
 
     def __init__(self, kind, number, fields, body):
         self.kind, self.number, self.fields, self.body = kind, number, fields, body
+        #: How long an execution took, by the process's own clock.
+        self.took_us = fields.pop("u", None) if kind == wire.EXECUTED else None
 
     def __repr__(self):
         return f"Frame({self.kind}, {self.number}, {self.fields})"

@@ -231,6 +231,17 @@ def test_a_request_that_is_never_answered_is_reported():
         assert parent.expect(wire.DROPPED).number == 11
 
 
+def test_executions_that_wait_run_in_their_order():
+    with StubParent(ADD).ready() as parent:
+        for number in range(1, 9):
+            request, body = parent.request(number, [("A", "FP32", [1], [number])])
+            parent.a.send(wire.EXECUTE, 100 + number, {"r": [request]}, body)
+        for number in range(1, 9):
+            done = parent.expect(wire.EXECUTED)
+            assert done.number == 100 + number
+            assert parent.outputs(done)["OUT"].tolist() == [number + 1]
+
+
 def test_async_execute():
     source = model(
         """
@@ -243,7 +254,9 @@ def test_async_execute():
         """
     )
     with StubParent(source).ready() as parent:
-        assert parent.execute(parent.request(1)).fields == {"r": [{"o": []}]}
+        done = parent.execute(parent.request(1))
+        assert done.fields == {"r": [{"o": []}]}
+        assert done.took_us >= 10_000
         text = parent.execute(parent.request(2, id="bad")).fields["error"]
         assert text.endswith(f"message: ValueError: late\n\nAt:\n  {parent.path}(12): execute\n")
 

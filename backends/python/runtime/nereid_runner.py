@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Coroutine
 from queue import SimpleQueue
@@ -23,6 +24,7 @@ from nereid_services import write_log
 from nereid_session import session
 
 _LOOP_STOP_S = 1.0
+_now_ns = time.perf_counter_ns
 
 
 class EventLoop:
@@ -147,6 +149,7 @@ class ModelRunner:
 
     def execute(self, number: int, frames: List[wire.Fields], body: Any) -> None:
         """Runs a batch and answers with EXECUTED. Inputs that nobody keeps go back with the answer."""
+        begin = _now_ns()
         link = session.link
         message = link.message()
         states: List[RequestState] = []
@@ -157,6 +160,7 @@ class ModelRunner:
             message = link.message()
         if link.is_forked:  # the model came back twice: the child has nothing to say here
             os._exit(0)
+        answer["u"] = (_now_ns() - begin) // 1000
         try:
             link.send(wire.EXECUTED, number, answer, message)
         except wire.FrameTooLarge as error:

@@ -40,7 +40,7 @@ export class DefaultScheduler implements InstanceScheduler {
     this.#observer.accepted(job);
     if (job.isAborted) this.#drop(job);
     else if (this.#pool.idleCount > 0) this.#pool.run([job]);
-    else {
+    else if (this.#waiting.length > 0 || !this.#pool.tryRunAhead(job)) {
       this.#waiting.push(job);
       job.watch(this.#onAbort);
       this.#pool.setDemand(true);
@@ -75,8 +75,10 @@ export class DefaultScheduler implements InstanceScheduler {
   }
 
   #runWaiting(): void {
-    while (this.#waiting.length > 0 && this.#pool.idleCount > 0) {
-      this.#pool.run([this.#waiting.shift()!]);
+    for (let job = this.#waiting.first; job !== undefined; job = this.#waiting.first) {
+      if (this.#pool.idleCount > 0) this.#pool.run([this.#waiting.shift()!]);
+      else if (this.#pool.tryRunAhead(job)) this.#waiting.remove(job);
+      else break;
     }
     this.#pool.setDemand(this.#waiting.length > 0);
   }

@@ -30,6 +30,13 @@ export interface ExecuteTimes {
   readonly endMs: number;
 }
 
+/** One execution. */
+interface Run {
+  readonly instance: ModelInstance;
+  readonly jobs: readonly Job[];
+  readonly startMs: number;
+}
+
 /** An instance that gets no more work. */
 interface LeavingInstance {
   isRunning: boolean;
@@ -46,7 +53,7 @@ export interface InstancePoolOptions {
 }
 
 /**
- * The instances of one model version, each running at most one batch at a time.
+ * The instances of one model version, each running at most one batch at a time (and holding others, `tryRunAhead`).
  *
  * With a rate limiter an idle instance may have to wait for its resources: `idleCount` counts those that need not, and
  * a scheduler that has work left when it is 0 says so by `setDemand`; `onAvailable` is then called when the time has
@@ -67,6 +74,11 @@ export class InstancePool {
   readonly #leaving = new Map<ModelInstance, LeavingInstance>();
   readonly #clock: Clock;
   readonly #observer: JobObserver;
+  /** The only instance, if it takes work ahead. */
+  #lone: ModelInstance | undefined;
+  /** The instance that has been given work behind what it runs, and how often. */
+  #aheadInstance: ModelInstance | undefined;
+  #aheadCount = 0;
 
   constructor(options: InstancePoolOptions) {
     const { instances, rates } = options;
@@ -77,6 +89,7 @@ export class InstancePool {
     this.#instances = new Set(instances);
     this.#clock = options.clock;
     this.#observer = options.observer;
+    this.#findLone();
   }
 
   /** Instances that may run a batch now. */
@@ -104,6 +117,7 @@ export class InstancePool {
     if (this.#instances.has(instance)) throw new TypeError("Instance is in the pool already");
     this.#idle.add(instance);
     this.#instances.add(instance);
+    this.#findLone();
     this.onAvailable();
   }
 
@@ -113,10 +127,17 @@ export class InstancePool {
    */
   removeInstance(instance: ModelInstance): Promise<void> {
     if (!this.#instances.delete(instance)) throw new TypeError("Instance is not in the pool");
+    this.#findLone();
     return new Promise((onLeft) => {
       this.#leaving.set(instance, { isRunning: !this.#idle.remove(instance), onLeft });
       this.#checkLeft(instance);
     });
+  }
+
+  #findLone(): void {
+    const [first] = this.#instances;
+    const isLone = this.#instances.size === 1 && this.#rates === undefined;
+    this.#lone = isLone && first?.takesAhead !== undefined ? first : undefined;
   }
 
   /** Throws unless the instance may leave a scheduler that has this pool alone. */
@@ -129,6 +150,26 @@ export class InstancePool {
   run(jobs: readonly Job[]): void {
     const instance = this.#idle.take();
     if (instance === undefined) throw new TypeError("No instance is free");
+    this.#start(instance, jobs);
+  }
+
+  /**
+   * Gives a job to the one instance of the pool behind what it runs, when there is nothing to be lost by that: the job
+   * would have been the next to run there. Calls of models are not among them, since the way to end one that waits for
+   * its own caller is to cancel it in the queue. Returns whether it was given.
+   */
+  tryRunAhead(job: Job): boolean {
+    const instance = this.#lone;
+    if (instance === undefined || job.isCall || job.trace !== undefined) return false;
+    if (this.#aheadCount > 0 && this.#aheadInstance !== instance) return false;
+    if (!instance.takesAhead!(job)) return false;
+    this.#aheadInstance = instance;
+    this.#aheadCount++;
+    this.#start(instance, [job]);
+    return true;
+  }
+
+  #start(instance: ModelInstance, jobs: readonly Job[]): void {
     const startMs = this.#clock.now();
     for (const job of jobs) {
       job.state = "executing";
@@ -144,9 +185,10 @@ export class InstancePool {
     } catch (error) {
       running = Promise.reject(error);
     }
+    const run = { instance, jobs, startMs };
     running.then(
-      (report) => this.#finish(instance, jobs, report, startMs),
-      (error) => this.#finish(instance, jobs, this.#failure(jobs, error), startMs),
+      (report) => this.#finish(run, report),
+      (error) => this.#finish(run, this.#failure(jobs, error)),
     );
   }
 
@@ -156,13 +198,9 @@ export class InstancePool {
     return { outcomes: jobs.map(() => outcome), inputEndMs: now, outputStartMs: now };
   }
 
-  #finish(
-    instance: ModelInstance,
-    jobs: readonly Job[],
-    report: ExecuteReport,
-    startMs: number,
-  ): void {
-    const { outcomes, inputEndMs, outputStartMs } = report;
+  #finish(run: Run, report: ExecuteReport): void {
+    const { instance, jobs } = run;
+    const { outcomes, startMs = run.startMs, inputEndMs, outputStartMs } = report;
     for (let index = 0; index < jobs.length; index++) {
       const job = jobs[index]!;
       let outcome = outcomes[index] ?? missingOutcome();
@@ -173,14 +211,18 @@ export class InstancePool {
     const times = { startMs, inputEndMs, outputStartMs, endMs };
     this.#observer.executed(jobs, times);
     for (const job of jobs) if (job.trace !== undefined) traceExecution(job, job.trace, times);
-    const leaving = this.#leaving.size === 0 ? undefined : this.#leaving.get(instance);
-    if (leaving === undefined) this.#idle.giveBack(instance);
-    else {
-      leaving.isRunning = false;
-      this.#idle.dismiss(instance);
-      this.#checkLeft(instance);
-    }
+    if (this.#aheadCount > 0 && this.#aheadInstance === instance) this.#aheadCount--;
+    else this.#giveBack(instance);
     this.onFinished(jobs);
+  }
+
+  /** The instance runs nothing any more. */
+  #giveBack(instance: ModelInstance): void {
+    const leaving = this.#leaving.size === 0 ? undefined : this.#leaving.get(instance);
+    if (leaving === undefined) return this.#idle.giveBack(instance);
+    leaving.isRunning = false;
+    this.#idle.dismiss(instance);
+    this.#checkLeft(instance);
   }
 
   /** Whatever happens, the instance comes back and every job gets an answer. */
