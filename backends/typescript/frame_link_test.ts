@@ -15,7 +15,9 @@ function pair() {
 }
 
 function bytes(length: number, seed = 0): Uint8Array {
-  return Uint8Array.from({ length }, (_, index) => (index * 7 + seed) % 251);
+  const made = new Uint8Array(length);
+  for (let index = 0; index < length; index++) made[index] = (index * 7 + seed) % 251;
+  return made;
 }
 
 function sendBytes(sender: FrameSender, data: Uint8Array): void {
