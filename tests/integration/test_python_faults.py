@@ -1,6 +1,7 @@
 """Python models that crash, exit, hang or lie: their callers get an error at once, and nothing is left behind."""
 
 import os
+import queue
 import signal
 import tempfile
 import threading
@@ -8,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from nereid_testing.decoupled import Stream, inflight
@@ -282,3 +284,21 @@ def test_a_model_that_does_not_end(tmp_path, start):
     assert call(server, "POST", "/v2/repository/models/slow_end/unload", "{}").status == 200
     assert wait_until(lambda: not any(map(is_alive, processes)), 15)
     assert server.alive()
+
+
+def test_requests_behind_one_that_ends_the_process_run_on_the_next_one(server):
+    """Small requests are sent to the process ahead of their turn; that must not be their end."""
+    answers = queue.SimpleQueue()
+    with grpc_client.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
+
+        def send(fault):
+            tensor = grpc_client.InferInput("IN", [1], "INT32")
+            tensor.set_data_from_numpy(np.array([fault], np.int32))
+            client.async_infer("fault", [tensor], lambda result, error: answers.put((result, error)))
+
+        for fault in [0] * 50 + [2] + [0] * 50:
+            send(fault)
+        received = [answers.get(timeout=60) for _ in range(101)]
+    errors = [error for _, error in received if error is not None]
+    assert len(errors) == 1 and "is not healthy" in errors[0].message()
+    assert sum(result is not None for result, _ in received) == 100
