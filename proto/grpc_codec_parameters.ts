@@ -100,7 +100,7 @@ function readParameter(
 }
 
 /** True for names that have a meaning of their own as request parameters. */
-export function isReservedParameter(name: string): boolean {
+function isReservedParameter(name: string): boolean {
   return OWN_KEYS.has(name) || name.startsWith(RESERVED_PREFIX);
 }
 

@@ -146,13 +146,20 @@ export function forwardHeaders(
 ): void {
   for (const [name, value] of headers) {
     if (!pattern.test(name)) continue;
-    const lower = name.toLowerCase();
-    if (RESERVED_KEYS.has(lower) || lower.startsWith(RESERVED_PREFIX)) {
-      throw new ServerError(
-        "INVALID_ARG",
-        `Header '${name}' is reserved for Triton usage and cannot be forwarded.`,
-      );
-    }
+    checkForwardable(name);
     setParameter(parameters, name, value);
   }
+}
+
+/**
+ * Checks a header, or metadata of gRPC, that is to become a parameter (http.md §9.4).
+ * @throws ServerError INVALID_ARG when its name has a meaning of its own.
+ */
+export function checkForwardable(name: string): void {
+  const lower = name.toLowerCase();
+  if (!RESERVED_KEYS.has(lower) && !lower.startsWith(RESERVED_PREFIX)) return;
+  throw new ServerError(
+    "INVALID_ARG",
+    `Header '${name}' is reserved for Triton usage and cannot be forwarded.`,
+  );
 }

@@ -1,4 +1,4 @@
-import { isReservedParameter } from "../../proto/grpc_codec_parameters.ts";
+import { checkForwardable } from "../../proto/http_codec_parameters.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { ApiCategory } from "../core/options_frontend.ts";
 
@@ -74,9 +74,12 @@ export function checkRestriction(
 }
 
 const NO_HEADERS: readonly (readonly [string, string])[] = [];
-const PROTOCOL_NAMES = /^(?::|grpc-|te$|content-type$)|-bin$/;
+const PROTOCOL_NAMES = /^(?::|grpc-|te$|content-type$|triton_grpc_error$)|-bin$/;
 
-/** The metadata that become request parameters; those of the protocol itself and binary ones never do. */
+/**
+ * The metadata that become request parameters; those of the protocol itself and binary ones never do.
+ * @throws ServerError INVALID_ARG for one whose name is reserved.
+ */
 export function forwardedHeaders(
   pattern: RegExp | undefined,
   headers: { entries(): Iterable<readonly [string, string]> },
@@ -85,8 +88,9 @@ export function forwardedHeaders(
   const forwarded: (readonly [string, string])[] = [];
   for (const header of headers.entries()) {
     const [name] = header;
-    if (PROTOCOL_NAMES.test(name) || isReservedParameter(name)) continue;
-    if (pattern.test(name)) forwarded.push(header);
+    if (PROTOCOL_NAMES.test(name) || !pattern.test(name)) continue;
+    checkForwardable(name);
+    forwarded.push(header);
   }
   return forwarded;
 }

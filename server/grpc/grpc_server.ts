@@ -66,14 +66,14 @@ export function createGrpcHandler(api: InferenceApi, options: GrpcOptions): RpcH
       ignoreMessages(stream);
       if (method === undefined) return call.fail(unknownMethod(stream.path));
       if (!call.begin()) return;
-      if (method.category !== undefined && options.restrictedProtocols.length > 0) {
-        try {
+      try {
+        if (method.category !== undefined && options.restrictedProtocols.length > 0) {
           checkRestriction(options.restrictedProtocols, method.category, stream.headers);
-        } catch (reason) {
-          return call.fail(reason);
         }
+        method.serve(call);
+      } catch (reason) {
+        call.fail(reason);
       }
-      method.serve(call);
     },
   };
 }

@@ -61,12 +61,13 @@ export function serveStreamInfer(call: RpcCall): void {
   const { stream, context } = call;
   const { api, options, stateWatch } = context;
   if (api.isExiting()) return call.fail(shuttingDown());
+  const forwarded = forwardedHeaders(options.headerForwardPattern, stream.headers);
   call.enableCompression();
   const unsubscribe = stateWatch.subscribe((state) => {
     if (state === "EXITING") infer.shutDown();
   });
   const infer = new StreamInfer(api, {
-    forwarded: forwardedHeaders(options.headerForwardPattern, stream.headers),
+    forwarded,
     signal: call.signal,
     takesFirst: true,
     metadata: stream.headers,

@@ -32,16 +32,19 @@ export function isFieldName(name: string): boolean {
   return true;
 }
 
-/** A field value without control characters and without white space around it. */
+/** A field value without control characters. */
 export function isFieldValue(value: string): boolean {
   const length = value.length;
-  if (length === 0) return true;
-  if (isBlank(value.charCodeAt(0)) || isBlank(value.charCodeAt(length - 1))) return false;
   for (let at = 0; at < length; at++) {
     const unit = value.charCodeAt(at);
     if ((unit < SPACE && unit !== TAB) || unit === DELETE || unit > 255) return false;
   }
   return true;
+}
+
+/** Whether there is white space before or after a value (RFC 9113, 8.2.1). */
+export function isPadded(value: string): boolean {
+  return isBlank(value.charCodeAt(0)) || isBlank(value.charCodeAt(value.length - 1));
 }
 
 function isBlank(unit: number): boolean {

@@ -1,4 +1,4 @@
-import { parseContentLength } from "./field_syntax.ts";
+import { isPadded, parseContentLength } from "./field_syntax.ts";
 import { HeaderList } from "./header_list.ts";
 import type { HeaderField } from "./hpack.ts";
 import type { RequestHead } from "./transport.ts";
@@ -48,18 +48,21 @@ function parseRequestHead(fields: readonly HeaderField[]): Http2RequestHead | un
   while (regularAt < fields.length && fields[regularAt]![0].charCodeAt(0) === 58) {
     const [name, value] = fields[regularAt++]!;
     const index = (PSEUDO_NAMES as readonly string[]).indexOf(name);
-    if (index < 0 || pseudo[index] !== undefined) return undefined;
+    if (index < 0 || pseudo[index] !== undefined || isPadded(value)) return undefined;
     pseudo[index] = value;
   }
   const [method, scheme, path, authority] = pseudo;
   if (method === undefined || scheme === undefined || !isPath(path)) return undefined;
   const list: HeaderField[] = [];
-  const seen = { contentLength: -1, contentType: "", host: false };
+  const seen = { contentLength: -1, contentType: "", host: false, padding: false };
   for (let index = regularAt; index < fields.length; index++) {
     const field = fields[index]!;
     if (!noteField(field, seen)) return undefined;
     list.push(field);
   }
+  const isRpc = method === "POST" && /^application\/grpc(?:$|[+;])/.test(seen.contentType);
+  // gRPC clients send metadata as they are, and its protocol lets a server take them so.
+  if (seen.padding && !isRpc) return undefined;
   if (authority !== undefined && !seen.host) list.push(["host", authority]);
   return {
     method,
@@ -67,7 +70,7 @@ function parseRequestHead(fields: readonly HeaderField[]): Http2RequestHead | un
     headers: new HeaderList(list),
     httpVersion: "2",
     contentLength: seen.contentLength,
-    isRpc: method === "POST" && /^application\/grpc(?:$|[+;])/.test(seen.contentType),
+    isRpc,
   };
 }
 
@@ -80,9 +83,12 @@ interface SeenFields {
   contentLength: number;
   contentType: string;
   host: boolean;
+  /** White space before or after a value. */
+  padding: boolean;
 }
 
 function noteField([name, value]: HeaderField, seen: SeenFields): boolean {
+  if (isPadded(value)) seen.padding = true;
   switch (name) {
     case "te":
       return value === "trailers";

@@ -1,7 +1,11 @@
 """Backends in Python (`--backend-directory`), and models without a configuration (python-backend.md §A1)."""
 
+import queue
+
 import numpy as np
 import pytest
+import tritonclient.grpc as grpcclient
+from tritonclient.utils import InferenceServerException
 
 from nereid_testing.observe import wait_until
 from nereid_testing.protocols import PROTOCOLS
@@ -166,6 +170,41 @@ def test_forwarded_headers_and_parameters_reach_the_model(tmp_path, start, name)
     seen = json.loads(result.as_numpy("OUT")[0])
     assert seen == {"x-user": "somebody", "number": 7, "truth": True, "text": "t"}
     client.close()
+
+
+RESERVED = ["sequence_id", "priority", "timeout", "headers", "binary_data_output", "triton_final_response"]
+
+
+@pytest.mark.parametrize("name", ["http", "grpc"])
+def test_headers_that_all_match_are_refused_when_their_names_are_reserved(tmp_path, start, name):
+    repository = Repository(tmp_path / "repository")
+    add_python(repository, "seen", SEES_PARAMETERS, outputs=[("OUT", "BYTES", [1])])
+    server = start(repository.root, "--http-header-forward-pattern=.*", "--grpc-header-forward-pattern=.*")
+    client = PROTOCOLS[name](server)
+    tensors = {"IN": np.array([1], np.int32)}
+    assert b"x-user" in client.infer("seen", tensors, headers={"x-user": "somebody"}).as_numpy("OUT")[0]
+    for header in RESERVED:
+        with pytest.raises(InferenceServerException, match=f"Header '{header}' is reserved for Triton usage"):
+            client.infer("seen", tensors, headers={header: "1"})
+    client.close()
+
+
+def test_reserved_metadata_of_a_stream_are_refused(tmp_path, start):
+    repository = Repository(tmp_path / "repository")
+    add_python(repository, "seen", SEES_PARAMETERS, outputs=[("OUT", "BYTES", [1])])
+    server = start(repository.root, "--grpc-header-forward-pattern=.*")
+    results = queue.Queue()
+    tensor = grpcclient.InferInput("IN", [1], "INT32")
+    tensor.set_data_from_numpy(np.array([1], np.int32))
+    for headers, refused in ({"timeout": "1"}, True), ({"triton_grpc_error": "true", "x": " padded "}, False):
+        with grpcclient.InferenceServerClient(server.grpc) as client:
+            client.start_stream(callback=lambda result, error: results.put((result, error)), headers=headers)
+            client.async_stream_infer("seen", [tensor])
+            result, error = results.get(timeout=20)
+            if refused:
+                assert "Header 'timeout' is reserved for Triton usage" in str(error)
+            else:
+                assert error is None and b'"x":" padded "' in result.as_numpy("OUT")[0]
 
 
 def test_log_settings_hold_for_models(tmp_path, start):
