@@ -231,6 +231,12 @@ export const ORT_FUNCTIONS = {
     parameters: ["pointer", "buffer", "usize", "buffer", "usize", "i32", "buffer"],
     result: S,
   },
+  /** The same over memory that is known by its address, such as a device's. */
+  CreateTensorWithAddressAsOrtValue: {
+    slot: 49,
+    parameters: ["pointer", "pointer", "usize", "buffer", "usize", "i32", "buffer"],
+    result: S,
+  },
   /** S (OrtValue*, void** out) */
   GetTensorMutableData: { slot: 51, parameters: ["pointer", "buffer"], result: S },
   /** S (OrtValue*, const char* const* texts, size_t count); texts end with a zero byte */
@@ -256,6 +262,24 @@ export const ORT_FUNCTIONS = {
 
   /** S (OrtAllocatorType, OrtMemType, OrtMemoryInfo** out) */
   CreateCpuMemoryInfo: { slot: 69, parameters: ["i32", "i32", "buffer"], result: S },
+  /** S (const char* name, OrtAllocatorType, int deviceId, OrtMemType, OrtMemoryInfo** out) */
+  CreateMemoryInfo: {
+    slot: 68,
+    parameters: ["buffer", "i32", "i32", "i32", "buffer"],
+    result: S,
+  },
+  /** S (OrtSession*, OrtIoBinding** out) */
+  CreateIoBinding: { slot: 134, parameters: ["pointer", "buffer"], result: S },
+  /** void (OrtIoBinding*) */
+  ReleaseIoBinding: { slot: 135, parameters: ["pointer"], result: "void" },
+  /** S (OrtIoBinding*, const char* name, const OrtValue*) */
+  BindInput: { slot: 136, parameters: ["pointer", "buffer", "pointer"], result: S },
+  /** S (OrtIoBinding*, const char* name, const OrtValue*) */
+  BindOutput: { slot: 137, parameters: ["pointer", "buffer", "pointer"], result: S },
+  /** void (OrtIoBinding*) */
+  ClearBoundInputs: { slot: 141, parameters: ["pointer"], result: "void" },
+  /** void (OrtIoBinding*) */
+  ClearBoundOutputs: { slot: 142, parameters: ["pointer"], result: "void" },
   /** void (OrtMemoryInfo*) */
   ReleaseMemoryInfo: { slot: 94, parameters: ["pointer"], result: "void" },
   /** S (OrtAllocator** out); the result is borrowed */
@@ -295,6 +319,27 @@ export const ORT_BLOCKING_FUNCTIONS = {
   SessionOptionsAppendExecutionProvider_OpenVINO_V2: {
     slot: 275,
     parameters: UPDATE_PARAMETERS,
+    result: S,
+    nonblocking: true,
+  },
+  /** S (OrtSession*, const OrtRunOptions*, const OrtIoBinding*) */
+  RunWithBinding: {
+    slot: 133,
+    parameters: ["pointer", "pointer", "pointer"],
+    result: S,
+    nonblocking: true,
+  },
+  /** S (OrtIoBinding*) */
+  SynchronizeBoundInputs: {
+    slot: 202,
+    parameters: ["pointer"],
+    result: S,
+    nonblocking: true,
+  },
+  /** S (OrtIoBinding*) */
+  SynchronizeBoundOutputs: {
+    slot: 203,
+    parameters: ["pointer"],
     result: S,
     nonblocking: true,
   },
