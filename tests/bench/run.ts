@@ -33,6 +33,7 @@ import { compareScriptServers } from "./script_servers.ts";
 import { LANGUAGES } from "./script_models.ts";
 import { measureScripts } from "./scripts.ts";
 import { compareSwaps } from "./swap.ts";
+import { measureOnnxWeb } from "./onnx_web.ts";
 import { measureTensorRt } from "./tensorrt.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
@@ -263,6 +264,10 @@ async function main(): Promise<void> {
   if ("tensorrt".includes(settings.only)) {
     print("");
     await measureTensorRt();
+  }
+  if ("onnxruntime_web".includes(settings.only)) {
+    print("");
+    await measureOnnxWeb();
   }
   await measureScriptModels(directory, settings);
   if (settings.reference !== undefined && "reference".includes(settings.only)) {
