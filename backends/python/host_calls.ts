@@ -113,7 +113,7 @@ export class HostCalls {
       case "observe":
         return metrics.change(json.m, json);
       case "value":
-        return metrics.value(json);
+        return travellingNumber(metrics.value(json));
       default:
         throw new ServerError("UNSUPPORTED", `unknown call '${String(json.m)}'`);
     }
@@ -148,4 +148,9 @@ function readText(json: Json, key: string): string {
 function readCount(value: unknown): number {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
   throw new RangeError(`Expected a number of items, got ${String(value)}`);
+}
+
+/** What JSON has no numbers for goes as text (wire.md). */
+function travellingNumber(value: number): number | string {
+  return Number.isFinite(value) ? value : String(value);
 }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+from nereid_testing.observe import wait_until
 from nereid_testing.protocols import PROTOCOLS, status_of
 from nereid_testing.python_models import add_python
 from nereid_testing.raw_http import call
@@ -38,6 +39,16 @@ class TritonPythonModel:
             deep(0)
         if case == 5:
             raise Odd()
+        if case == 10:
+            pb_utils.Logger.log_info("L" * 50_000_000)
+        if case == 11:
+            family = pb_utils.MetricFamily("texts_gauge", "any number", pb_utils.MetricFamily.GAUGE)
+            metric = family.Metric()
+            found = []
+            for value in (float("inf"), float("-inf"), float("nan"), 0.5):
+                metric.set(value)
+                found.append(str(metric.value()))
+            return [answer(values(r), parameters={"n": " ".join(found)}) for r in requests]
         number = {6: 2**63, 7: -(2**63) - 1, 8: 2**63 - 1, 9: -(2**63)}.get(case, 0)
         return [answer(values(r), parameters={"n": number}) for r in requests]
 '''
@@ -105,3 +116,16 @@ def test_the_largest_integers_of_parameters_arrive(server, case):
     body = {"inputs": [{"name": "IN", "shape": [1], "datatype": "INT32", "data": [case]}]}
     reply = call(server, "POST", "/v2/models/texts/infer", json.dumps(body))
     assert json.loads(reply.body)["parameters"]["n"] == (2**63 - 1 if case == 8 else -(2**63))
+
+
+def test_lines_of_the_log_have_an_end(client, server):
+    before = len(server.log())
+    ask(client, 10)
+    assert wait_until(lambda: "more characters)" in server.log()[before:])
+    assert len(server.log()) - before < 100_000
+
+
+def test_metrics_that_are_no_number(server):
+    body = {"inputs": [{"name": "IN", "shape": [1], "datatype": "INT32", "data": [11]}]}
+    reply = call(server, "POST", "/v2/models/texts/infer", json.dumps(body))
+    assert json.loads(reply.body)["parameters"]["n"] == "inf -inf nan 0.5"

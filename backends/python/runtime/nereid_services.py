@@ -10,7 +10,7 @@ from typing import Any, List, Optional
 
 import nereid_wire as wire
 from nereid_calls import calls
-from nereid_errors import TritonModelException
+from nereid_errors import TritonModelException, clip
 from nereid_memory import OutOfMemory
 from nereid_parameters import check_flag, check_text, travelling_float
 from nereid_session import session
@@ -26,6 +26,7 @@ class _LogLevel(enum.IntEnum):
 def write_log(level: str, file: str, line: int, message: str) -> None:
     """Has the server write a line; a process that the model forked writes it to stderr itself."""
     link = session.link
+    message = clip(message)
     if link is None or link.is_forked:
         stamp = time.strftime("%m%d %H:%M:%S")
         print(f"{level[0]}{stamp} {os.getpid()} {file}:{line}] {message}", file=sys.stderr, flush=True)
