@@ -224,3 +224,23 @@ def test_log_settings_hold_for_models(tmp_path, start):
     assert wait_until(lambda: lines("a detail"))
     assert len(lines("an info")) == 1
     client.close()
+
+
+@pytest.mark.parametrize("name", ["http", "grpc"])
+def test_a_model_comes_with_a_load_request(tmp_path, start, name):
+    import json
+
+    (tmp_path / "repository").mkdir()
+    server = start(tmp_path / "repository", "--model-control-mode=explicit")
+    client = PROTOCOLS[name](server)
+    tensor = [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}]
+    config = json.dumps({"backend": "python", "input": tensor, "output": [{**tensor[0], "name": "OUT"}]})
+    method = "    def execute(self, requests):\n        return [answer(values(r) * 3) for r in requests]\n"
+    code = f"{HEAD}\nclass TritonPythonModel:\n{method}"
+    client.client.load_model("brought", config=config, files={"file:/1/model.py": code.encode()})
+    assert client.infer("brought", {"IN": np.array([2], np.int32)}).as_numpy("OUT") == [6]
+    # The name is looked at before anything of the model runs: its code would not even compile.
+    for bad in ("model;x", "model'x'", "model~x"):
+        with pytest.raises(InferenceServerException, match="Invalid stub name: contains invalid characters"):
+            client.client.load_model(bad, config=config, files={"file:/1/model.py": b"print('model'x'')"})
+    client.close()
