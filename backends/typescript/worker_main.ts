@@ -68,11 +68,17 @@ export class ModelWorker {
     const frame = this.#frames.receive(message);
     if (frame === undefined) return;
     if (frame.reader.u8() === FRAME.batch) {
-      void this.#runner?.run(frame);
+      this.#runner?.run(frame).catch((reason) => this.#giveUp(reason));
       return;
     }
     this.#calls.receive(frame.reader);
     frame.release();
+  }
+
+  /** The model has changed what its Worker is made of: nothing can be answered, so that callers would wait for ever. */
+  #giveUp(reason: unknown): void {
+    const reasonText = `it cannot answer its requests: ${textOfError(reason).message}`;
+    this.#port.post({ kind: "exit", reason: reasonText });
   }
 
   async #answer(id: number, question: Question): Promise<void> {

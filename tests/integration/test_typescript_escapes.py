@@ -21,6 +21,10 @@ DEEDS = {
     "kill_group": "process.kill(0, 'SIGKILL')",
     "deno_kill": "Deno.kill(Deno.pid, 'SIGKILL')",
     "named_kill": "(await import('node:process')).kill(process.pid, 'SIGKILL')",
+    # What the Worker itself is made of: it can answer nothing any more.
+    "no_map": "Array.prototype.map = function () { return 5; }",
+    "no_atomics": "Atomics.store = Atomics.load = () => { throw 1; }",
+    "no_numbers": "{ const set = DataView.prototype.setUint32; DataView.prototype.setUint32 = function (at, _, end) { set.call(this, at, 0xfffffff0, end); }; }",
     "named_exit": "(await import('node:process')).exit(3)",
 }
 MODEL = """
