@@ -246,7 +246,7 @@ Deno.test("Engine.loadModel() refuses names and files that are paths to elsewher
     code: "INTERNAL",
     message: /failed to load 'm'.*'config' must be specified/,
   });
-  for (const path of ["../x", "/x", "1/../../x", ""]) {
+  for (const path of ["../x", "/../x", "1/../../x", ""]) {
     await assert.rejects(
       engine.loadModel("m", { config: "{}", [`file:${path}`]: new Uint8Array() }),
       {
