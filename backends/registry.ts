@@ -18,6 +18,10 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { OpenVinoBackend } = await import("./openvino/mod.ts");
     return new OpenVinoBackend(context);
   }],
+  ["pytorch", async (context) => {
+    const { PyTorchBackend } = await import("./pytorch/mod.ts");
+    return new PyTorchBackend(context);
+  }],
   // SavedModels and frozen graphs, on OpenVINO.
   ["tensorflow", async (context) => {
     const { OpenVinoBackend, TENSORFLOW_PLACE } = await import("./openvino/mod.ts");

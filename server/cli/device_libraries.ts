@@ -53,7 +53,7 @@ export const KNOWN_LIBRARIES: readonly KnownLibrary[] = [
     wheelFolders: ["openvino/libs"],
     wheelFiles: ["libopenvino_c.so"],
     form: "openvino",
-    backends: ["openvino"],
+    backends: ["openvino", "tensorflow"],
     packages: "pip install openvino",
   },
   {

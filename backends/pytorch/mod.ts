@@ -1,0 +1,1 @@
+export { PyTorchBackend } from "./pytorch_backend.ts";
