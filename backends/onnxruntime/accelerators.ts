@@ -36,7 +36,8 @@ export function readProviders(
   const tensorRt = gpu.filter(({ name }) => name === "tensorrt").map((each) =>
     readTensorRt(each, deviceId, issues)
   );
-  const cuda = readCuda(config, gpu.find(({ name }) => name === "cuda"), { deviceId, issues });
+  const forCuda = device === "cuda" ? config : undefined;
+  const cuda = readCuda(forCuda, gpu.find(({ name }) => name === "cuda"), { deviceId, issues });
   if (issues.length > 0) throw configError(issues);
   switch (device) {
     case "cuda":
@@ -143,13 +144,13 @@ const CUDA_KEYS: ReadonlyMap<string, ReadonlyMap<string, string> | undefined> = 
 ]);
 
 function readCuda(
-  config: ModelConfig,
+  config: ModelConfig | undefined,
   accelerator: NamedAccelerator | undefined,
   { deviceId, issues }: { readonly deviceId: number; readonly issues: ConfigIssue[] },
 ): ProviderSettings {
   const options: Record<string, string> = { ["device_id"]: String(deviceId) };
   for (const key of CUDA_KEYS.keys()) {
-    const value = config.parameters[key]?.stringValue;
+    const value = config?.parameters[key]?.stringValue;
     if (value !== undefined && value !== "") {
       take(key, value, `parameters[${key}]`);
     }

@@ -104,7 +104,7 @@ export function checkTensors(config: ModelConfig): void {
       issues.push({
         path: kind,
         message:
-          `model '${config.name}' must list its ${kind}s: a TorchScript file tells neither ` +
+          `model '${config.name}' must list its ${kind}s: a TorchScript file (model.pt) tells neither ` +
           `their types nor their shapes`,
       });
     }

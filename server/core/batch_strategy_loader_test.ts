@@ -126,7 +126,7 @@ Deno.test("loadBatchStrategy() tells the place of what is wrong in the file", as
   const cases: Readonly<Record<string, readonly [string, RegExp]>> = {
     syntax: ["export function includeRequest() {\n  return a +;\n}", /m\/1\/batching\.ts:2:13/],
     "missing import": [
-      `import { x } from "./x.ts";\n${PASS}`,
+      `import { x } from "./x.ts";\nexport const used = x;\n${PASS}`,
       /m\/1\/x\.ts.*m\/1\/batching\.ts:1:19/s,
     ],
     "thrown at the top": [
@@ -166,7 +166,7 @@ Deno.test("loadBatchStrategy() tells the place of what is wrong in the file", as
   for (const [name, [text, expected]] of Object.entries(cases)) {
     await using folder = await ModelFolder.make({ "m/1/batching.ts": text });
     const failure = await folder.failure();
-    assert.match(failure, expected, name);
+    assert.match(failure, expected, `${name}: ${failure}`);
     assert.ok(failure.startsWith(`INVALID_ARG failed to load ${prefix}: `), failure);
     assert.ok(!failure.includes("file://") && !failure.includes("\u001b"), failure);
   }
