@@ -66,14 +66,14 @@ export const RUNNERS: readonly Runner[] = [
     name: "python",
     what: "tritonclient, scenarios, real models, ONNX node tests",
     command: [PYTHON, "-B", "-m", "pytest", "-q", "-c", "tests/pytest.ini", "tests"],
-    limitMinutes: 35,
+    limitMinutes: 40,
     python: true,
   },
   {
     name: "conformance",
     what: "recorded answers of the reference server",
     command: [DENO, "run", "-A", "tests/conformance/run.ts", "--details"],
-    limitMinutes: 20,
+    limitMinutes: 25,
     python: true,
   },
 ];
