@@ -136,7 +136,8 @@ export class StubSession {
     const level = verboseLevel(this.#parts.log);
     if (level !== this.#verboseLevel) {
       this.#verboseLevel = level;
-      this.#aside.send(FRAME.logLevel, 0, { verbose: level });
+      // On the way of the batch, so that it holds for it.
+      this.#main.send(FRAME.logLevel, 0, { verbose: level });
     }
     return this.#batches.execute(requests);
   }

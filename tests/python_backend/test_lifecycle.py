@@ -253,7 +253,6 @@ def test_the_verbose_level_can_change():
     source = model("def execute(self, requests):\n    pb_utils.Logger.log_verbose('v')\n    return [pb_utils.InferenceResponse()]")
     with StubParent(source).ready() as parent:
         parent.execute(parent.request(1))
-        parent.b.send(wire.LOG_LEVEL, 0, {"verbose": 1})
-        time.sleep(0.1)
+        parent.a.send(wire.LOG_LEVEL, 0, {"verbose": 1})
         parent.execute(parent.request(2))
         assert [frame.fields["m"] for frame in parent.received if frame.kind == wire.LOG] == ["v"]

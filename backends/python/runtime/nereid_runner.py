@@ -93,9 +93,13 @@ class ModelRunner:
                 wire.REPLY: calls.on_reply,
                 wire.ITEM: calls.on_item,
                 wire.IS_READY: lambda number, _fields, _body: self._query(number),
-                wire.LOG_LEVEL: lambda _number, fields, _body: setattr(session, "verbose_level", fields["verbose"]),
             }
         )
+
+    @staticmethod
+    def set_verbose_level(level: int) -> None:
+        """What the server's log writes from now on."""
+        session.verbose_level = level
 
     def auto_complete(self, config: dict) -> wire.Fields:
         """What AUTO_COMPLETED says."""

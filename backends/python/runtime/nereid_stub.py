@@ -98,6 +98,8 @@ class Stub:
                 link.send(wire.AUTO_COMPLETED, 0, answer)
             elif kind == wire.FINALIZE:
                 self._finalize()
+            elif kind == wire.LOG_LEVEL:
+                self._runner.set_verbose_level(fields["verbose"])
             # What the frame brought must not live until the next one comes.
             fields = body = None
 
