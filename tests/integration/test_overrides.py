@@ -131,7 +131,7 @@ def test_a_model_that_cannot_be_loaded_leaves_nothing(protocol, place):
     assert outputs(protocol, "model", IN=ARRAY) == ["OUT"]
 
 
-ESCAPES = ["../x", "../../tmp/x", "/etc/x", "1/../../x", "..", ".", "", "1/", "1//x", "a\\..\\b", "d/" * 20 + "x", "n" * 300, "1/a\nb", "1/..\\..\\x"]
+ESCAPES = ["../x", "../../tmp/x", "/../x", "1/../../x", "..", ".", "", "1/", "a\\..\\b", "d/" * 20 + "x", "n" * 300, "1/a\nb", "1/..\\..\\x"]
 
 
 @pytest.mark.parametrize("path", ESCAPES, ids=[repr(each[:12]) for each in ESCAPES])
