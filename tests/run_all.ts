@@ -12,6 +12,7 @@ const PROJECT = new URL("../", import.meta.url).pathname;
 interface Outcome {
   readonly passed: number;
   readonly failed: number;
+  readonly output: string;
   readonly fault: string | undefined;
 }
 
@@ -33,8 +34,18 @@ async function showIndented(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Pr
   return output;
 }
 
+/** Keeps output until it is its turn. Returns all of it. */
+async function collect(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<string> {
+  let output = "";
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) output += text;
+  return output;
+}
+
 /** Runs one runner. */
-async function execute(runner: Runner): Promise<Outcome> {
+async function execute(
+  runner: Runner,
+  read: (stream: ReadableStream<Uint8Array<ArrayBuffer>>) => Promise<string>,
+): Promise<Outcome> {
   const [command, ...args] = runner.command;
   const child = new Deno.Command(command!, {
     args,
@@ -45,7 +56,7 @@ async function execute(runner: Runner): Promise<Outcome> {
     stderr: "inherit",
   }).spawn();
   const timer = setTimeout(() => child.kill("SIGKILL"), runner.limitMinutes * 60_000);
-  const output = await showIndented(child.stdout);
+  const output = await read(child.stdout);
   const { code, signal } = await child.status;
   clearTimeout(timer);
   const count = parseCount(output);
@@ -53,10 +64,15 @@ async function execute(runner: Runner): Promise<Outcome> {
     const how = signal === "SIGKILL"
       ? `was ended after ${runner.limitMinutes} min`
       : `gave ${code}`;
-    return { passed: 0, failed: 0, fault: `${runner.name} gives no count (${how})` };
+    const fault = `${runner.name} gives no count (${how})`;
+    return { passed: 0, failed: 0, output, fault };
   }
   const silent = code !== 0 && count.failed === 0;
-  return { ...count, fault: silent ? `${runner.name} ends with status ${code}` : undefined };
+  return {
+    ...count,
+    output,
+    fault: silent ? `${runner.name} ends with status ${code}` : undefined,
+  };
 }
 
 /** Runs what the command line asks for; returns the exit code. */
@@ -78,12 +94,11 @@ async function main(): Promise<number> {
   const faults: string[] = [];
   const rows: string[] = [];
   let [passed, failed] = [0, 0];
-  for (const runner of chosen) {
-    print(`\n== ${runner.name}: ${runner.what}`);
+  const run = async (runner: Runner, read: Parameters<typeof execute>[1]): Promise<Outcome> => {
     const began = performance.now();
     const outcome = runner.python === true && noPython !== ""
-      ? { passed: 0, failed: 0, fault: `${runner.name} cannot run: ${noPython}` }
-      : await execute(runner);
+      ? { passed: 0, failed: 0, output: "", fault: `${runner.name} cannot run: ${noPython}` }
+      : await execute(runner, read);
     const seconds = ((performance.now() - began) / 1000).toFixed(0).padStart(4);
     passed += outcome.passed;
     failed += outcome.failed;
@@ -92,6 +107,21 @@ async function main(): Promise<number> {
       `  ${runner.name.padEnd(16)} ${String(outcome.passed).padStart(5)} passed ` +
         `${String(outcome.failed).padStart(4)} failed  ${seconds} s`,
     );
+    return outcome;
+  };
+  // What mostly waits for timeouts of models runs beside the others, and is shown after them.
+  const beside = chosen.filter((runner) => runner.isBeside).map((runner) => ({
+    runner,
+    outcome: run(runner, collect),
+  }));
+  for (const runner of chosen.filter((each) => !each.isBeside)) {
+    print(`\n== ${runner.name}: ${runner.what}`);
+    await run(runner, showIndented);
+  }
+  for (const { runner, outcome } of beside) {
+    const { output } = await outcome;
+    print(`\n== ${runner.name}: ${runner.what}`);
+    print(output.split("\n").map((line) => `  ${line}`).join("\n"));
   }
   print(`\n${rows.join("\n")}\n`);
   for (const fault of faults) print(`FAIL ${fault}`);

@@ -8,6 +8,8 @@ export interface Runner {
   readonly limitMinutes: number;
   /** Needs the virtual environment. */
   readonly python?: boolean;
+  /** Runs at the same time as the others. */
+  readonly isBeside?: boolean;
 }
 
 const DENO = Deno.execPath();
@@ -73,8 +75,9 @@ export const RUNNERS: readonly Runner[] = [
     name: "conformance",
     what: "recorded answers of the reference server",
     command: [DENO, "run", "-A", "tests/conformance/run.ts", "--details"],
-    limitMinutes: 25,
+    limitMinutes: 30,
     python: true,
+    isBeside: true,
   },
 ];
 

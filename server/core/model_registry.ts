@@ -250,9 +250,9 @@ export class ModelRegistry {
     }
     for (const entry of this.#entries.values()) {
       // An ensemble whose models did not fit never had a version; `readFailure` tells whether it should serve.
-      // What is added while the server serves takes nothing away from it (scenario D36).
+      // What is added while the server serves, or on its way out, takes nothing away from it (scenario D36).
       const isFine = entry.versions().every(({ state, reason }) =>
-        state === "READY" || state === "LOADING" ||
+        state === "READY" || state === "LOADING" || state === "UNLOADING" ||
         (state === "UNAVAILABLE" && reason === "unloaded")
       );
       if (!isFine) return false;

@@ -137,7 +137,7 @@ def test_a_request_that_waited_too_long_is_rejected(server, burst, model):
 @prefixes("delay")
 def test_a_late_request_goes_behind_the_others(burst, model):
     burst.send(model, 0, wait=0.1)
-    late = [burst.send(model, value) for value in (1, 2)]
+    late = [burst.send(model, value, wait=0.03) for value in (1, 2)]
     time.sleep(0.8)  # while the first still runs, but too late to wait for too long as well
     fresh = burst.send(model, 3)
     assert burst.order([*late, fresh]) == [2, 0, 1]

@@ -51,6 +51,9 @@ class Connection:
 
     def __init__(self, sock):
         self.sock = sock
+        # Not select.select(), which refuses the high descriptors of a long run.
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
 
     def send(self, kind, number=0, fields=None, body=b""):
         text = json.dumps(fields or {}).encode()
@@ -59,8 +62,7 @@ class Connection:
     def _exactly(self, size, deadline):
         data = b""
         while len(data) < size:
-            ready, _, _ = select.select([self.sock], [], [], max(0, deadline - time.monotonic()))
-            if not ready:
+            if not self._poll.poll(max(0, deadline - time.monotonic()) * 1000):
                 raise TimeoutError("the process sends nothing")
             chunk = self.sock.recv(min(size - len(data), 1 << 20))
             if not chunk:
