@@ -37,10 +37,12 @@ Deno.test("Engine.loadModel() adds and removes instances without loading a versi
   assert.deepEqual(loads(fixture), ["loading: m:1"]);
   assert.equal(engine.modelConfig("m", "").instanceGroup[0]!.count, 3);
   const more = [infer(), infer(), infer()];
-  await load(fixture, model(1));
+  fixture.models.set("m", model(1));
+  const loading = engine.loadModel("m", {});
+  await fixture.clock.advance(1);
   assert.equal(engine.modelConfig("m", "").instanceGroup[0]!.count, 1);
   await fixture.clock.advance(100);
-  await Promise.all([first, ...more]);
+  await Promise.all([loading, first, ...more]);
   assert.equal(instances.size, 1);
   assert.equal(Number(engine.modelStatistics("m", "")[0]!.inferenceCount), 4);
   assert.ok(fixture.lines.includes("updating: m:1 (instances added: 2, removed: 0)"));
@@ -72,6 +74,59 @@ Deno.test("Engine.loadModel() replaces instances of groups that differ in more t
   await fixture.clock.advance(1);
   assert.deepEqual(names(fixture), ["h_0"]);
   assert.deepEqual(loads(fixture), ["loading: m:1"]);
+});
+
+Deno.test("Engine.loadModel() answers when the instances that it removed have ended", async () => {
+  const slow = (count: number) => model(count, { executeMs: 5000 });
+  const fixture = new EngineFixture({ m: slow(2) }, EXPLICIT);
+  await fixture.start(100);
+  const { engine, clock, instances } = fixture;
+  const answers = [engine.infer(inferRequest("m")), engine.infer(inferRequest("m"))];
+  fixture.models.set("m", slow(1));
+  let isAnswered = false;
+  const loading = engine.loadModel("m", {}).then(() => isAnswered = true);
+  await clock.advance(4000);
+  assert.deepEqual([isAnswered, instances.size], [false, 2]);
+  assert.equal(engine.modelConfig("m", "").instanceGroup[0]!.count, 1);
+  await clock.advance(1001);
+  await loading;
+  await Promise.all(answers);
+  assert.equal(instances.size, 1);
+});
+
+Deno.test("Engine.loadModel() does not wait for an instance that hangs, and others need not wait for it", async () => {
+  const hanging = (count: number) => model(count, { executeMs: 1e9 });
+  const fixture = new EngineFixture({ m: hanging(2) }, EXPLICIT);
+  await fixture.start(100);
+  const { engine, clock, instances } = fixture;
+  void engine.infer(inferRequest("m"));
+  void engine.infer(inferRequest("m"));
+  fixture.models.set("m", hanging(1));
+  let isAnswered = false;
+  const loading = engine.loadModel("m", {}).then(() => isAnswered = true);
+  await clock.advance(29_000);
+  await load(fixture, hanging(3));
+  assert.deepEqual([isAnswered, instances.size], [false, 4]);
+  await clock.advance(1001);
+  await loading;
+  const late = fixture.lines.filter((line) => /still runs what it had begun/.test(line));
+  assert.equal(late.length, 1);
+});
+
+Deno.test("Engine.loadModel() does not wait when a model asks, which may be the one that runs", async () => {
+  const slow = (count: number) => model(count, { executeMs: 5000 });
+  const fixture = new EngineFixture({ m: slow(2) }, EXPLICIT);
+  await fixture.start(100);
+  const { engine, clock, instances } = fixture;
+  const answers = [engine.infer(inferRequest("m")), engine.infer(inferRequest("m"))];
+  fixture.models.set("m", slow(1));
+  const loading = engine.loadModel("m", {}, { isCall: true });
+  await clock.advance(1);
+  await loading;
+  assert.equal(instances.size, 2);
+  await clock.advance(5000);
+  await Promise.all(answers);
+  assert.equal(instances.size, 1);
 });
 
 Deno.test("Engine.loadModel() warms up further instances before they serve", async () => {

@@ -2,6 +2,7 @@ import type { InstancePlacement, ModelInstance } from "../../backends/backend.ts
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { ConfigPositions } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
+import type { Clock } from "./clock.ts";
 import { type PlacedInstance, planInstances } from "./instance_plan.ts";
 import type { Log } from "./log.ts";
 import type { ModelRates } from "./scheduler/rate_limiter.ts";
@@ -9,6 +10,8 @@ import type { InstanceScheduler } from "./scheduler/scheduler.ts";
 
 /** Instances of one version that are created at the same time: slow models start sooner, large ones not all at once. */
 const CREATED_AT_ONCE_MAX = 4;
+/** So long a change waits for what the instances that it removes run; they may finish it later. */
+const REMOVAL_WAIT_MAX_MS = 30_000;
 
 /** What a set of instances works with. */
 export interface InstanceSetParts {
@@ -16,6 +19,7 @@ export interface InstanceSetParts {
   readonly create: (placement: InstancePlacement) => Promise<ModelInstance>;
   /** What the rate limiter knows of them. */
   readonly rates?: ModelRates | undefined;
+  readonly clock: Clock;
   readonly log: Log;
 }
 
@@ -23,8 +27,11 @@ export interface InstanceSetParts {
 export interface InstanceUpdate extends AsyncDisposable {
   readonly addedCount: number;
   readonly removedCount: number;
-  /** Takes the new ones into service and those that are not wanted any more out of it; never fails, never waits. */
-  commit(): void;
+  /**
+   * Takes the new ones into service and those that are not wanted any more out of it, at once. Settles when the latter
+   * are freed, but for those that sequences hold, and after 30 s in any case; never rejects.
+   */
+  commit(): Promise<void>;
 }
 
 /** The instances of a loaded version: those that serve and those that finish what they have. */
@@ -35,6 +42,7 @@ export class InstanceSet implements AsyncDisposable {
   /** Out of service, with work left. */
   readonly #leaving = new Set<ModelInstance>();
   #scheduler: InstanceScheduler | undefined;
+  readonly #disposed = Promise.withResolvers<void>();
 
   constructor(parts: InstanceSetParts) {
     this.#parts = parts;
@@ -81,7 +89,9 @@ export class InstanceSet implements AsyncDisposable {
           this.#serving.set(instance, plan);
           this.#scheduler!.addInstance(instance);
         }
-        for (const instance of surplus) void this.#remove(instance);
+        const held = surplus.filter((instance) => this.#scheduler!.holdsSequences?.(instance));
+        const removed = surplus.map((instance) => ({ instance, gone: this.#remove(instance) }));
+        return this.#awaitRemoval(removed.filter(({ instance }) => !held.includes(instance)));
       },
       [Symbol.asyncDispose]: async () => {
         if (!isCommitted) await this.#discard(created);
@@ -94,6 +104,30 @@ export class InstanceSet implements AsyncDisposable {
     for (const instance of [...this.#serving.keys(), ...this.#leaving]) disposables.use(instance);
     this.#serving.clear();
     this.#leaving.clear();
+    this.#disposed.resolve();
+  }
+
+  /** Whoever changes the instances learns when the old ones have ended, unless one of them hangs. */
+  async #awaitRemoval(
+    removed: readonly { readonly instance: ModelInstance; readonly gone: Promise<void> }[],
+  ): Promise<void> {
+    if (removed.length === 0) return;
+    const { clock, log } = this.#parts;
+    const { promise: isLate, resolve } = Promise.withResolvers<void>();
+    const timer = clock.setTimer(REMOVAL_WAIT_MAX_MS, () => {
+      for (const { instance } of removed) {
+        if (!this.#leaving.has(instance)) continue;
+        const { name } = instance.placement;
+        log.warning(`instance ${name} is out of service, and still runs what it had begun`);
+      }
+      resolve();
+    });
+    await Promise.race([
+      Promise.all(removed.map(({ gone }) => gone)),
+      this.#disposed.promise,
+      isLate,
+    ]);
+    timer.cancel();
   }
 
   /**

@@ -44,7 +44,7 @@ function plans(count: number) {
 
 Deno.test("InstanceSet.fill() creates a few instances at a time, in the order of their names", async () => {
   const slow = new SlowInstances();
-  await using set = new InstanceSet({ create: slow.create, log: LOG });
+  await using set = new InstanceSet({ create: slow.create, clock: slow.clock, log: LOG });
   const filled = set.fill(plans(10));
   await slow.clock.advance(300);
   await filled;
@@ -55,7 +55,7 @@ Deno.test("InstanceSet.fill() creates a few instances at a time, in the order of
 
 Deno.test("InstanceSet.fill() throws the first error when nothing is being created any more", async () => {
   const slow = new SlowInstances("m_1", "m_2");
-  const set = new InstanceSet({ create: slow.create, log: LOG });
+  const set = new InstanceSet({ create: slow.create, clock: slow.clock, log: LOG });
   const filled = assert.rejects(set.fill(plans(10)), { message: "no m_1" });
   await slow.clock.advance(1000);
   await filled;

@@ -53,9 +53,10 @@ export async function prepareUpdate(
     addedCount: update.addedCount,
     removedCount: update.removedCount,
     commit: () => {
-      update.commit();
+      const removed = update.commit();
       const { instanceGroup, versionPolicy, parameters } = config;
       Object.assign(model.config, { instanceGroup, versionPolicy, parameters });
+      return removed;
     },
     [Symbol.asyncDispose]: () => update[Symbol.asyncDispose](),
   };

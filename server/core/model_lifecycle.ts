@@ -59,6 +59,8 @@ interface LoadPlan {
   readonly sources: Map<string, RepositoryModel>;
   /** Models that were loaded by this operation. */
   readonly loaded: Set<string>;
+  /** What settles when instances that it took out of service have ended. */
+  readonly removed: Promise<unknown>[];
 }
 
 /**
@@ -84,24 +86,33 @@ export class ModelLifecycle {
   /**
    * Loads a model, or loads it anew; what served before goes on until all new versions are ready. With `override`
    * (JSON) instead of the configuration file. At the start, a directory that cannot be read is remembered as a model
-   * that should serve.
+   * that should serve. Requests of clients are answered when instances that were removed have ended: others may change
+   * the model meanwhile.
    * @throws ServerError that says why the directory could not be read, or why which version could not be loaded.
    */
-  load(name: string, options: LoadOptions = {}): Promise<void> {
-    return options.isCall ? this.#loadAsCall(name, options) : this.#loadInTurn(name, options);
+  async load(name: string, options: LoadOptions = {}): Promise<void> {
+    if (options.isCall) return await this.#loadAsCall(name, options);
+    const removed: Promise<unknown>[] = [];
+    await this.#loadInTurn(name, { options, removed });
+    if (options.isPoll !== true) await Promise.all(removed);
   }
 
   /** What one load waits for must not wait for a slot that the first one has. */
   async #loadAsCall(name: string, options: LoadOptions): Promise<void> {
     using _slot = this.#slots.lend();
     const { clock } = this.#parts;
-    await runInTurn(name, clock, (begin) => this.#loadInTurn(name, options, begin));
+    const parts = { options, removed: [] };
+    await runInTurn(name, clock, (begin) => this.#loadInTurn(name, parts, begin));
   }
 
-  #loadInTurn(name: string, options: LoadOptions, begin?: () => boolean): Promise<void> {
+  #loadInTurn(
+    name: string,
+    { options, removed }: Pick<LoadPlan, "options" | "removed">,
+    begin?: () => boolean,
+  ): Promise<void> {
     return this.#inOrder(name, async () => {
       const sources = await this.#reader.readAll(name, options);
-      const plan = { name, options, sources, loaded: new Set<string>() };
+      const plan = { name, options, sources, loaded: new Set<string>(), removed };
       const done = async () => {
         for (const { hold } of sources.values()) await hold?.settle();
       };
@@ -229,7 +240,7 @@ export class ModelLifecycle {
     if (failed !== undefined) throw failed.reason;
   }
 
-  async #loadMain({ name, options, sources, loaded }: LoadPlan): Promise<void> {
+  async #loadMain({ name, options, sources, loaded, removed }: LoadPlan): Promise<void> {
     const { registry } = this.#parts;
     const source = sources.get(name)!;
     const entry = registry.getOrCreate(name);
@@ -238,10 +249,11 @@ export class ModelLifecycle {
     if (isUnchanged(entry, source) && !isAnyLoaded(source, loaded)) return;
     if (isEnsemble(source.config)) await this.#loadEnsemble(source, options, sources);
     else {
-      const isNew = await this.#versions.load(source);
+      const outcome = await this.#versions.load(source);
+      removed.push(outcome.removed);
       entry.ensemble = undefined;
       // Ensembles hold what they are bound to: with other instances it is still the same.
-      if (!isNew) return;
+      if (!outcome.isNew) return;
     }
     loaded.add(name);
   }
@@ -273,7 +285,8 @@ export class ModelLifecycle {
   }
 
   /** Loads a model because an ensemble needs it, unless it serves as it is on disk; why it fails the ensemble says. */
-  async #loadPart(source: RepositoryModel, { options, loaded }: LoadPlan): Promise<void> {
+  async #loadPart(source: RepositoryModel, plan: LoadPlan): Promise<void> {
+    const { options, loaded, removed } = plan;
     const { registry, checkEnsemble } = this.#parts;
     const entry = registry.getOrCreate(source.name);
     const isServing = entry.ready().length > 0;
@@ -285,7 +298,8 @@ export class ModelLifecycle {
     try {
       checkEnsemble(source);
       if (!isServing) entry.isImplicit = true;
-      await this.#versions.load(source);
+      const outcome = await this.#versions.load(source);
+      removed.push(outcome.removed);
     } catch (error) {
       const { message } = ServerError.from(error);
       this.#parts.log.error(`failed to load '${source.name}' for an ensemble: ${message}`);

@@ -37,6 +37,14 @@ interface VersionResult {
   readonly loadMs: number;
 }
 
+/** What a load has led to. */
+export interface LoadOutcome {
+  /** False when all that serves served before. */
+  readonly isNew: boolean;
+  /** Settles when the instances that were removed from versions that stay have ended (`InstanceUpdate.commit`). */
+  readonly removed: Promise<unknown>;
+}
+
 /** Brings the versions of one model into service and out of it; the caller sees to it that nobody else does meanwhile. */
 export class VersionLifecycle {
   readonly #parts: VersionLifecycleParts;
@@ -49,10 +57,10 @@ export class VersionLifecycle {
 
   /**
    * Loads all versions of a model; what served before goes on until all new ones are ready. Versions of which only the
-   * instances change stay (management.md §7). False when all that serves served before.
+   * instances change stay (management.md §7).
    * @throws ServerError that says why which version could not be loaded.
    */
-  async load(source: RepositoryModel): Promise<boolean> {
+  async load(source: RepositoryModel): Promise<LoadOutcome> {
     const { name } = source;
     const entry = this.#parts.registry.getOrCreate(name);
     entry.stamp = undefined;
@@ -68,7 +76,7 @@ export class VersionLifecycle {
       await this.#giveUp(entry, results);
       throw loadError(name, results.filter(({ model }) => model === undefined));
     }
-    const isNew = this.#serve(entry, results, source);
+    const outcome = this.#serve(entry, results, source);
     entry.stamp = source.stamp;
     entry.labels = source.versionLabels;
     const versions = source.versions.join(", ");
@@ -76,7 +84,7 @@ export class VersionLifecycle {
     this.#parts.log.info(
       `successfully loaded '${name}' in ${durationMs} ms (version ${versions})`,
     );
-    return isNew;
+    return outcome;
   }
 
   /** Takes every version of a model out of service, at once; settles when all have finished their requests. */
@@ -144,17 +152,18 @@ export class VersionLifecycle {
     return { version, model, update, reason: "", loadMs };
   }
 
-  /** All versions are ready: they serve from now on, and only they. False when all of them did before. */
+  /** All versions are ready: they serve from now on, and only they. */
   #serve(
     entry: ModelEntry,
     results: readonly VersionResult[],
     source: RepositoryModel,
-  ): boolean {
+  ): LoadOutcome {
     const chosen = new Set(results.map(({ version }) => version));
     let isNew = false;
+    const removed: Promise<void>[] = [];
     for (const { version, model, loadMs, update } of results) {
       if (update !== undefined) {
-        update.commit();
+        removed.push(update.commit());
         entry.set(version, { source });
         continue;
       }
@@ -172,7 +181,7 @@ export class VersionLifecycle {
       isNew = true;
       this.#retire(entry, version);
     }
-    return isNew;
+    return { isNew, removed: Promise.all(removed) };
   }
 
   /** Some version failed: no new one serves, those that served before go on. */

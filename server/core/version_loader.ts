@@ -19,6 +19,7 @@ import {
   type CompleteConfig,
   completeForAttempt,
   countFallbacks,
+  countOnGpu,
   type GpuLimitParts,
   type LoadAttempt,
   loadOnDevices,
@@ -113,6 +114,7 @@ async function loadOnce(
     new InstanceSet({
       create: (placement) => createInstance(backendModel, placement, { ...parts, warmup }),
       rates,
+      clock,
       log: moduleLog(parts.log, "instance_set.ts"),
     }),
   );
@@ -232,7 +234,9 @@ function warmupLog({ log }: VersionLoaderParts): Log {
 async function createInstance(
   backendModel: BackendModel,
   placement: InstancePlacement,
-  { warmup, ...limits }: GpuLimitParts & { readonly warmup: Parameters<typeof warmUp>[1] },
+  { warmup, ...limits }: GpuLimitParts & {
+    readonly warmup: Parameters<typeof warmUp>[1] & { readonly observer: VersionStatistics };
+  },
 ): Promise<ModelInstance> {
   await checkGpuLimit(warmup.config.name, placement, limits);
   let instance: ModelInstance;
@@ -242,6 +246,7 @@ async function createInstance(
     throw ServerError.from(error);
   }
   try {
+    await countOnGpu(warmup.observer, placement, limits);
     await warmUp(instance, warmup);
   } catch (reason) {
     await instance[Symbol.asyncDispose]();

@@ -9,6 +9,7 @@ from tritonclient.utils import InferenceServerException
 
 from nereid_testing.observe import statistics, wait_until
 from nereid_testing.protocols import GrpcProtocol
+from nereid_testing.python_models import add_python
 from nereid_testing.raw_http import call
 from nereid_testing.repository import Repository
 from nereid_testing.sequence_models import add_sequence, step
@@ -148,3 +149,61 @@ def test_sequences_go_on_while_their_instance_leaves(world):
     assert step(client, "sum", 10, 2, end=True) == 30
     assert loads(server, "sum") == 1
     own.close()
+
+
+COUNTED = """
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        self.path = config["parameters"]["ended"]["string_value"]
+
+    def execute(self, requests):
+        time.sleep(0.1)
+        return [answer(values(each)) for each in requests]
+
+    def finalize(self):
+        time.sleep(0.2)
+        with open(self.path, "a") as ended:
+            ended.write("x")
+"""
+
+
+def test_a_load_is_answered_when_removed_instances_have_finalized(world, tmp_path):
+    server, repository, client = world
+    ended = tmp_path / "ended"
+    ended.touch()
+    row = {"IN": np.ones(1, np.int32)}
+
+    add_python(repository, "counted", COUNTED, parameters={"ended": str(ended)})
+    config = repository.root / "counted" / "config.pbtxt"
+    text = config.read_text()
+
+    def load(instances):
+        config.write_text(text.replace("count: 1 }", f"count: {instances} }}"))
+        client.client.load_model("counted")
+        return len(ended.read_text())
+
+    assert load(3) == 0
+    stop, failures = threading.Event(), []
+
+    def send():
+        own = GrpcProtocol(server)
+        while not stop.is_set():
+            try:
+                own.infer("counted", row)
+            except InferenceServerException as error:
+                failures.append(error)
+        own.close()
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert [load(count) for count in (2, 3, 1)] == [1, 1, 3]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+    assert failures == [] and loads(server, "counted") == 1
+    client.client.unload_model("counted")
+    assert wait_until(lambda: len(ended.read_text()) == 4)

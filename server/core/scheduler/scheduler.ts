@@ -31,6 +31,8 @@ export interface InstanceScheduler extends Scheduler {
    * @throws RangeError for the last instance: what waits could never run.
    */
   removeInstance(instance: ModelInstance): Promise<void>;
+  /** Whether sequences run on an instance, which their clients end when they like; absent = there are none. */
+  holdsSequences?(instance: ModelInstance): boolean;
 }
 
 /** How a scheduler stops. */

@@ -139,6 +139,10 @@ export class SequenceBatcher implements InstanceScheduler, SequenceHost {
     return this.#lanes.remove(instance);
   }
 
+  holdsSequences(instance: ModelInstance): boolean {
+    return this.#lanes.hasSequences(instance);
+  }
+
   prepare(sequence: Sequence): Job {
     const job = sequence.first!;
     if (sequence.prepared === job) return job;

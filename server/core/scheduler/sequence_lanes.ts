@@ -64,6 +64,12 @@ export class SequenceLanes {
     });
   }
 
+  /** Whether any sequence has a slot of an instance in service. */
+  hasSequences(instance: ModelInstance): boolean {
+    const lane = this.#lanes.get(instance);
+    return lane !== undefined && lane.slots.owners.length > 0;
+  }
+
   /** A slot of the lane became free: was it the last thing that held a leaving instance? */
   released(lane: SequenceLane): void {
     const leaving = this.#leaving.get(lane);
