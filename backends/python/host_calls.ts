@@ -3,8 +3,9 @@ import type { ModelHost } from "../backend.ts";
 import type { HostMetrics } from "./host_metrics.ts";
 import { ModelCall, type ModelCallParts } from "./model_call.ts";
 import { codeNumber } from "./result_wire.ts";
-import { FRAME, type Frame } from "./stub_wire.ts";
-import { type PeerSlot, readBytes } from "./tensor_wire.ts";
+import type { Frame } from "../process/frame.ts";
+import { FRAME } from "./stub_wire.ts";
+import { type PeerSlot, readBytes } from "../process/tensor_wire.ts";
 
 /** Calls of one connection that may run at the same time. */
 const CALL_COUNT_MAX = 4096;

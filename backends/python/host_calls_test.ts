@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import type { CallMessage, ModelHost } from "../backend.ts";
 import { fakeHost } from "../model_host_fixture.ts";
 import { ServerError } from "../../proto/status.ts";
-import { fakePort, frame } from "./frame_port_fixture.ts";
+import { fakePort, frame } from "../process/frame_port_fixture.ts";
 import { HostCalls } from "./host_calls.ts";
 import { HostMetrics } from "./host_metrics.ts";
-import { StubMemory } from "./stub_memory.ts";
+import { StubMemory } from "../process/stub_memory.ts";
 import { FRAME } from "./stub_wire.ts";
 
 const LIMITS = { initialByteSize: 4096, growthByteSize: 4096, maxByteSize: 8192 };

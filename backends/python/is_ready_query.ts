@@ -1,5 +1,6 @@
-import type { FramePort } from "./stub_link.ts";
-import { FRAME, type Frame } from "./stub_wire.ts";
+import type { FramePort } from "../process/stub_link.ts";
+import type { Frame } from "../process/frame.ts";
+import { FRAME } from "./stub_wire.ts";
 
 const TIMEOUT_MS = 5000;
 

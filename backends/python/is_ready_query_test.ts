@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { IsReadyQuery } from "./is_ready_query.ts";
-import type { Frame } from "./stub_wire.ts";
+import type { Frame } from "../process/frame.ts";
 
 function setUp(timeoutMs?: number): {
   query: IsReadyQuery;

@@ -1,6 +1,6 @@
 import { ServerError } from "../../proto/status.ts";
 import type { BackendSettings } from "../backend.ts";
-import type { MemoryLimits } from "./stub_memory.ts";
+import type { MemoryLimits } from "../process/stub_memory.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const DEFAULT_MAX_BYTE_SIZE = 4096 * MEBIBYTE;

@@ -1,6 +1,6 @@
 import type { ExecuteRequest } from "../backend.ts";
 import { formatParameters } from "./result_wire.ts";
-import type { WireTensor } from "./stub_wire.ts";
+import type { WireTensor } from "../process/frame.ts";
 
 const START = 1;
 const END = 2;

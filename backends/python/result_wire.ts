@@ -1,7 +1,7 @@
 import type { ParameterValue } from "../../proto/infer.ts";
 import { ServerError, type StatusCode } from "../../proto/status.ts";
 import type { ExecuteResponse } from "../backend.ts";
-import { type PeerSlot, readTensors, type TensorPlace } from "./tensor_wire.ts";
+import { type PeerSlot, readTensors, type TensorPlace } from "../process/tensor_wire.ts";
 
 /** Codes of `TritonError`, by number (python-backend.md §A6). */
 const CODES: readonly StatusCode[] = [

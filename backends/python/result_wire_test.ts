@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { PeerMemory } from "./peer_memory.ts";
+import { PeerMemory } from "../process/peer_memory.ts";
 import { formatParameters, readError, readParameters, readResult } from "./result_wire.ts";
-import type { PeerSlot } from "./tensor_wire.ts";
+import type { PeerSlot } from "../process/tensor_wire.ts";
 
 Deno.test("readParameters() keeps integers of any size, and tells doubles from them", () => {
   assert.deepEqual(readParameters('{"a":9007199254740993,"b":1.0,"c":true,"d":"x","e":-1e3}'), {

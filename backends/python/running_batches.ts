@@ -1,12 +1,13 @@
 import { ServerError } from "../../proto/status.ts";
 import type { ExecuteOutcome, ExecuteReport, ExecuteRequest, ExecuteResponse } from "../backend.ts";
-import { LiveRequest, type LiveRequestOwner, releaseResponse } from "./live_request.ts";
+import { LiveRequest, type LiveRequestOwner, releaseResponse } from "../process/live_request.ts";
 import { type WireRequest, wireRequest } from "./request_wire.ts";
 import { clipText, readResult } from "./result_wire.ts";
-import type { FramePort } from "./stub_link.ts";
-import type { StubMemory } from "./stub_memory.ts";
-import { FRAME, type Frame } from "./stub_wire.ts";
-import type { TensorWriter } from "./tensor_wire.ts";
+import type { FramePort } from "../process/stub_link.ts";
+import type { StubMemory } from "../process/stub_memory.ts";
+import type { Frame } from "../process/frame.ts";
+import { FRAME } from "./stub_wire.ts";
+import type { TensorWriter } from "../process/tensor_wire.ts";
 
 const NUMBER_MAX = 0xffff_ffff;
 

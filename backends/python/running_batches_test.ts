@@ -3,10 +3,10 @@ import { ServerError } from "../../proto/status.ts";
 import type { ExecuteReport, ExecuteRequest } from "../backend.ts";
 import { executeRequest } from "../execute_request_fixture.ts";
 import { streamedRequest } from "../send_fixture.ts";
-import { fakePort, frame } from "./frame_port_fixture.ts";
+import { fakePort, frame } from "../process/frame_port_fixture.ts";
 import { RunningBatches } from "./running_batches.ts";
 import type { WireRequest } from "./request_wire.ts";
-import { StubMemory } from "./stub_memory.ts";
+import { StubMemory } from "../process/stub_memory.ts";
 import { FRAME } from "./stub_wire.ts";
 
 const LIMITS = { initialByteSize: 4096, growthByteSize: 4096, maxByteSize: 8192 };

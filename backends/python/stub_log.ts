@@ -1,5 +1,5 @@
 import type { BackendLog, LogPlace } from "../backend.ts";
-import type { Frame } from "./stub_wire.ts";
+import type { Frame } from "../process/frame.ts";
 
 const TEXT_LENGTH_MAX = 64 * 1024;
 const VERBOSE_LEVEL = 1;

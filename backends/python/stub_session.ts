@@ -4,14 +4,15 @@ import { executeError } from "./execute_error.ts";
 import { HostCalls, type HostCallsParts } from "./host_calls.ts";
 import { HostMetrics } from "./host_metrics.ts";
 import { IsReadyQuery, type Readiness } from "./is_ready_query.ts";
-import { readFrames } from "./read_frames.ts";
+import { readFrames } from "../process/read_frames.ts";
 import { clipText } from "./result_wire.ts";
 import { RunningBatches } from "./running_batches.ts";
-import { createFramePort, type FramePort, sendFree } from "./stub_link.ts";
+import { createFramePort, type FramePort, sendFree } from "../process/stub_link.ts";
 import { writeLog } from "./stub_log.ts";
-import { type MemoryLimits, StubMemory } from "./stub_memory.ts";
-import { type StubCommand, StubProcess } from "./stub_process.ts";
-import { FRAME, type Frame } from "./stub_wire.ts";
+import { type MemoryLimits, StubMemory } from "../process/stub_memory.ts";
+import { type StubCommand, StubProcess } from "../process/stub_process.ts";
+import type { Frame } from "../process/frame.ts";
+import { FRAME } from "./stub_wire.ts";
 
 /** What a process is told of the model that it runs (wire.md, HELLO). */
 export interface StubModel {

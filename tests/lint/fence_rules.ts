@@ -19,8 +19,8 @@ const FENCES: Readonly<Record<string, Fence>> = {
   "listener-fence": {
     members: /^(listen|listenTls|serve)$/,
     modules: /^node:(http|https|http2|net|tls)$/,
-    // A Python process finds its server by a unix socket in a private folder.
-    inside: /^(server\/(transport|metrics)\/|backends\/python\/stub_process\.ts$)/,
+    // A process of a model finds its server by a unix socket in a private folder.
+    inside: /^(server\/(transport|metrics)\/|backends\/process\/stub_process\.ts$)/,
     what: "Listeners stay in server/transport and server/metrics",
   },
 };

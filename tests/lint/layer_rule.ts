@@ -8,6 +8,7 @@ interface Layer {
 
 const PROTO = /^proto\/(?!client\/)/;
 const BACKEND_CONTRACTS = /^backends\/(?!registry)[^/]+\.ts$/;
+const PROCESS_LINK = /^backends\/process\//;
 const ONNX_TYPES = /^ffi\/onnxruntime\/(element_type|signature)\.ts$/;
 /** The types of models in TypeScript. */
 const MODEL_API = /^backends\/typescript\/model_api\.ts$/;
@@ -26,7 +27,9 @@ const LAYERS: readonly Layer[] = [
   // What all backends for ONNX share knows the runtime's numbers of types, no calls.
   { folder: /^backends\/onnx_\w+\.ts$/, may: [PROTO, ONNX_TYPES, BACKEND_CONTRACTS] },
   { folder: BACKEND_CONTRACTS, may: [PROTO, BACKEND_CONTRACTS] },
-  { folder: /^backends\/[^/]+\//, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS] },
+  // What backends share whose models run in other processes.
+  { folder: PROCESS_LINK, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS] },
+  { folder: /^backends\/[^/]+\//, may: [PROTO, /^ffi\//, BACKEND_CONTRACTS, PROCESS_LINK] },
   { folder: /^server\/core\//, may: [PROTO, /^backends\/backend\.ts$/] },
   { folder: /^server\/transport\//, may: [] },
   {

@@ -1,11 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  encodeFrame,
-  FRAME,
-  FRAME_BYTE_SIZE_MAX,
-  frameByteSizeBound,
-  FrameReader,
-} from "./stub_wire.ts";
+import { encodeFrame, FRAME_BYTE_SIZE_MAX, frameByteSizeBound, FrameReader } from "./frame.ts";
 
 interface Given {
   readonly kind: number;
@@ -25,7 +19,7 @@ function head(length: number, jsonByteSize: number): Uint8Array {
   const bytes = new Uint8Array(16);
   const view = new DataView(bytes.buffer);
   view.setUint32(0, length, true);
-  view.setUint32(4, FRAME.log, true);
+  view.setUint32(4, 20, true);
   view.setUint32(12, jsonByteSize, true);
   return bytes;
 }
@@ -59,11 +53,11 @@ function concat(...parts: readonly Uint8Array[]): Uint8Array {
 const LARGE = new Uint8Array(300_000).map((_, index) => index);
 
 const GIVEN: readonly Given[] = [
-  { kind: FRAME.free, id: 0, json: "" },
-  { kind: FRAME.execute, id: 0xffff_ffff, json: '{"r":[{"id":"ä€😀"}]}' },
-  { kind: FRAME.send, id: 7, json: '{"l":true}', parts: [Uint8Array.of(1, 2), Uint8Array.of(3)] },
-  { kind: FRAME.reply, id: 8, json: "{}", parts: [LARGE] },
-  { kind: FRAME.ready, id: 9, json: '{"v":false}' },
+  { kind: 21, id: 0, json: "" },
+  { kind: 7, id: 0xffff_ffff, json: '{"r":[{"id":"ä€😀"}]}' },
+  { kind: 9, id: 7, json: '{"l":true}', parts: [Uint8Array.of(1, 2), Uint8Array.of(3)] },
+  { kind: 14, id: 8, json: "{}", parts: [LARGE] },
+  { kind: 19, id: 9, json: '{"v":false}' },
 ];
 
 for (const step of [1, 7, 1000, 1_000_000]) {

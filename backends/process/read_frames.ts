@@ -1,4 +1,4 @@
-import { type Frame, FrameReader } from "./stub_wire.ts";
+import { type Frame, FrameReader } from "./frame.ts";
 
 /** The part of a connection that is read from. */
 export interface ByteSource {

@@ -1,4 +1,4 @@
-import { encodeFrame, frameByteSizeBound, type FramePayload } from "./stub_wire.ts";
+import { encodeFrame, frameByteSizeBound, type FramePayload } from "./frame.ts";
 
 /** What waits to be written: behind that, the other side does not read any more. */
 const QUEUED_BYTE_SIZE_MAX = 1024 * 1024 * 1024;

@@ -3,7 +3,7 @@ import { ServerError } from "../../proto/status.ts";
 import { type Tensor, tensorByteSize } from "../../proto/tensor.ts";
 import type { Arena, Slot } from "./arena.ts";
 import type { PeerMemory } from "./peer_memory.ts";
-import { FRAME_BYTE_SIZE_MAX, type FramePayload, type WireTensor } from "./stub_wire.ts";
+import { FRAME_BYTE_SIZE_MAX, type FramePayload, type WireTensor } from "./frame.ts";
 
 /** In a frame tensors begin at multiples of this, counted from the first byte behind the JSON. */
 const INLINE_ALIGNMENT = 8;

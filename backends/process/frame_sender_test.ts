@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { FrameSender } from "./frame_sender.ts";
-import { type Frame, FrameReader } from "./stub_wire.ts";
+import { type Frame, FrameReader } from "./frame.ts";
 
 /** A connection that takes at most so many bytes at a time, and only when it is told to. */
 class FakeSink {

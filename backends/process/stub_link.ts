@@ -1,6 +1,6 @@
 import { type ByteSink, FrameSender } from "./frame_sender.ts";
 import type { StubMemory } from "./stub_memory.ts";
-import { FRAME, type FramePayload } from "./stub_wire.ts";
+import { type FramePayload, FREE_KIND } from "./frame.ts";
 
 /** The JSON of a frame that is made here. */
 export type FrameBody = Record<string, unknown>;
@@ -42,5 +42,5 @@ export function createFramePort(
 
 /** Sends a frame that only gives slots back. */
 export function sendFree(port: FramePort): void {
-  port.send(FRAME.free, 0);
+  port.send(FREE_KIND, 0);
 }

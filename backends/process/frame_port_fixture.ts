@@ -1,5 +1,5 @@
 import type { FramePort } from "./stub_link.ts";
-import type { Frame, FramePayload } from "./stub_wire.ts";
+import type { Frame, FramePayload } from "./frame.ts";
 
 /** A frame that was sent. */
 export interface SentFrame {
