@@ -3,7 +3,10 @@ import { ServerError } from "../../proto/status.ts";
 /** How a process is started. */
 export interface StubCommand {
   readonly executable: string;
-  readonly stubPath: string;
+  /** The path of the socket follows them. */
+  readonly args: readonly string[];
+  /** For the text when it cannot be started: what it is, and what to do then. */
+  readonly program: { readonly name: string; readonly advice: string };
   /** Where to listen for it; nothing is there yet. */
   readonly socketPath: string;
   /** All of its environment. */
@@ -12,43 +15,37 @@ export interface StubCommand {
   readonly instanceName: string;
   /** Bound of the time until it is connected. */
   readonly connectTimeoutMs: number;
-  /** Takes connections of processes that it made (first byte `C`). */
-  readonly onFurtherConnection: (connection: Deno.UnixConn) => void;
+  /** The first bytes of the connections that it opens, one each. */
+  readonly letters: readonly Letter[];
+  /** Takes connections of processes that it made (first byte `C`); absent = there are none. */
+  readonly onFurtherConnection?: (connection: Deno.UnixConn) => void;
 }
 
-interface Channels {
-  a: Deno.UnixConn;
-  b: Deno.UnixConn;
-}
+type Letter = "A" | "B";
+type Channels = Map<Letter, Deno.UnixConn>;
 
 /**
- * A process that runs a Python model: started in a process group of its own, which ends with it, and connected by two
+ * A process that runs a model: started in a process group of its own, which ends with it, and connected by one or two
  * sockets.
  */
 export class StubProcess {
-  readonly a: Deno.UnixConn;
-  readonly b: Deno.UnixConn;
   /** Settles when it has ended and everything that it started was killed; tells how it ended. */
   readonly ended: Promise<string>;
   readonly #child: Deno.ChildProcess;
+  readonly #channels: Channels;
 
-  private constructor(child: Deno.ChildProcess, { a, b }: Channels, ended: Promise<string>) {
+  private constructor(child: Deno.ChildProcess, channels: Channels, ended: Promise<string>) {
     this.#child = child;
-    this.a = a;
-    this.b = b;
+    this.#channels = channels;
     this.ended = ended;
   }
 
   /** Starts it and waits for its connections. @throws ServerError when it does not come so far; it is gone then. */
   static async start(command: StubCommand): Promise<StubProcess> {
     const channels = Promise.withResolvers<Channels>();
-    const opened: Partial<Channels> = {};
-    const listener = listen(command.socketPath);
-    void acceptAll(listener, {
-      opened,
-      onChannels: channels.resolve,
-      onFurther: command.onFurtherConnection,
-    });
+    const opened: Channels = new Map();
+    const listener = listen(command);
+    void acceptAll(listener, { command, opened, onChannels: channels.resolve });
     let child: Deno.ChildProcess;
     try {
       child = spawn(command);
@@ -67,8 +64,7 @@ export class StubProcess {
     } catch (error) {
       killGroup(child);
       await ended;
-      opened.a?.close();
-      opened.b?.close();
+      for (const connection of opened.values()) connection.close();
       throw error;
     } finally {
       clearTimeout(timer);
@@ -79,6 +75,11 @@ export class StubProcess {
     return this.#child.pid;
   }
 
+  /** The connection with this first byte, which is one of those that the command names. */
+  connection(letter: Letter): Deno.UnixConn {
+    return this.#channels.get(letter)!;
+  }
+
   /** Ends it at once, with all that it started. */
   kill(): void {
     killGroup(this.#child);
@@ -86,7 +87,7 @@ export class StubProcess {
 
   /** Ends the connections; call it when it has ended. */
   close(): void {
-    for (const connection of [this.a, this.b]) {
+    for (const connection of this.#channels.values()) {
       try {
         connection.close();
       } catch {
@@ -96,20 +97,22 @@ export class StubProcess {
   }
 }
 
-function listen(path: string): Deno.UnixListener {
+function listen({ socketPath: path, program }: StubCommand): Deno.UnixListener {
   try {
     return Deno.listen({ transport: "unix", path });
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    const text = `failed to listen for Python processes at '${path}': ${reason}`;
+    const text = `failed to listen for ${program.name} processes at '${path}': ${reason}`;
     throw new ServerError("INTERNAL", text, { cause: error });
   }
 }
 
-function spawn({ executable, stubPath, socketPath, environment }: StubCommand): Deno.ChildProcess {
+function spawn(
+  { executable, args, socketPath, environment, program }: StubCommand,
+): Deno.ChildProcess {
   try {
     return new Deno.Command(executable, {
-      args: ["-u", stubPath, socketPath],
+      args: [...args, socketPath],
       stdin: "null",
       stdout: "inherit",
       stderr: "inherit",
@@ -122,8 +125,7 @@ function spawn({ executable, stubPath, socketPath, environment }: StubCommand): 
     const reason = error instanceof Error ? error.message : String(error);
     throw new ServerError(
       "UNAVAILABLE",
-      `failed to start Python '${executable}': ${reason}; name one with ` +
-        `--backend-config=python,python-executable=PATH`,
+      `failed to start ${program.name} '${executable}': ${reason}; ${program.advice}`,
       { cause: error },
     );
   }
@@ -132,21 +134,20 @@ function spawn({ executable, stubPath, socketPath, environment }: StubCommand): 
 /** Sorts connections by their first byte until the listener closes. */
 async function acceptAll(
   listener: Deno.UnixListener,
-  { opened, onChannels, onFurther }: {
+  { command: { letters, onFurtherConnection }, opened, onChannels }: {
+    readonly command: StubCommand;
     /** Those of the process itself, as they come. */
-    readonly opened: Partial<Channels>;
+    readonly opened: Channels;
     readonly onChannels: (channels: Channels) => void;
-    readonly onFurther: (connection: Deno.UnixConn) => void;
   },
 ): Promise<void> {
   const sort = async (connection: Deno.UnixConn) => {
-    const letter = await firstLetter(connection);
-    if (letter === "A" && opened.a === undefined) opened.a = connection;
-    else if (letter === "B" && opened.b === undefined) opened.b = connection;
-    else if (letter === "C") return onFurther(connection);
-    else return connection.close();
-    const { a, b } = opened;
-    if (a !== undefined && b !== undefined) onChannels({ a, b });
+    const first = await firstLetter(connection);
+    if (first === "C" && onFurtherConnection !== undefined) return onFurtherConnection(connection);
+    const letter = letters.find((each) => each === first && !opened.has(each));
+    if (letter === undefined) return connection.close();
+    opened.set(letter, connection);
+    if (opened.size === letters.length) onChannels(opened);
   };
   try {
     for (;;) void sort(await listener.accept()).catch(() => {});

@@ -82,7 +82,12 @@ export async function startSession(
     command: {
       executable: interpreter.executable,
       environment: interpreter.environment,
-      stubPath: folder.stubPath,
+      args: ["-u", folder.stubPath],
+      program: {
+        name: "Python",
+        advice: "name one with --backend-config=python,python-executable=PATH",
+      },
+      letters: ["A", "B"],
       socketPath: folder.nextSocketPath(),
       instanceName: instance,
       connectTimeoutMs: settings.stubTimeoutMs,

@@ -2,12 +2,13 @@ import type { InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { CallMessage, ModelHost, ModelTrace } from "../backend.ts";
 import { readCorrelationId, readFlags, readTimeout } from "./request_wire.ts";
-import { codeNumber, formatParameters, readParameters } from "./result_wire.ts";
+import { codeNumber } from "./result_wire.ts";
 import type { FrameBody, FramePort } from "../process/stub_link.ts";
 import type { StubMemory } from "../process/stub_memory.ts";
 import type { Frame } from "../process/frame.ts";
 import { FRAME } from "./stub_wire.ts";
 import { type ReadTensors, readTensors, type TensorWriter } from "../process/tensor_wire.ts";
+import { formatParameters, readParameters } from "../process/wire_values.ts";
 
 /** Items of a stream that may be on their way (wire.md, CALL_CREDIT). */
 const WINDOW = 64;

@@ -1,12 +1,14 @@
 import type { ExecuteRequest } from "../backend.ts";
-import { formatParameters } from "./result_wire.ts";
 import type { WireTensor } from "../process/frame.ts";
+import {
+  formatParameters,
+  readWireNumber,
+  type WireNumber,
+  wireNumber,
+} from "../process/wire_values.ts";
 
 const START = 1;
 const END = 2;
-
-/** A number that JSON may not hold exactly, or text. */
-export type WireNumber = number | string | { readonly n: string };
 
 /** The JSON of a request (wire.md); what has its default is left out. */
 export interface WireRequest {
@@ -65,15 +67,4 @@ export function readCorrelationId(id: unknown): bigint | string {
 export function readTimeout(timeout: unknown): number {
   const number = readWireNumber(timeout);
   return number === undefined ? 0 : Number(number);
-}
-
-function readWireNumber(value: unknown): bigint | undefined {
-  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) return BigInt(value);
-  const digits = (value as { readonly n?: unknown } | null | undefined)?.n;
-  return typeof digits === "string" && /^\d{1,20}$/.test(digits) ? BigInt(digits) : undefined;
-}
-
-function wireNumber(value: bigint | string): WireNumber {
-  if (typeof value === "string") return value;
-  return value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : { n: String(value) };
 }

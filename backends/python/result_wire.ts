@@ -1,7 +1,7 @@
-import type { ParameterValue } from "../../proto/infer.ts";
 import { ServerError, type StatusCode } from "../../proto/status.ts";
 import type { ExecuteResponse } from "../backend.ts";
 import { type PeerSlot, readTensors, type TensorPlace } from "../process/tensor_wire.ts";
+import { clipText, readParameters } from "../process/wire_values.ts";
 
 /** Codes of `TritonError`, by number (python-backend.md §A6). */
 const CODES: readonly StatusCode[] = [
@@ -14,8 +14,6 @@ const CODES: readonly StatusCode[] = [
   "ALREADY_EXISTS",
   "CANCELLED",
 ];
-
-const TEXT_LENGTH_MAX = 64 * 1024;
 
 /** The number of a code. */
 export function codeNumber(code: StatusCode): number {
@@ -55,51 +53,6 @@ export function readError(error: unknown): ServerError {
     throw new RangeError(`Expected a code and a message, got ${number}`);
   }
   return new ServerError(code, clipText(message));
-}
-
-/** The text of an error; models may make texts of any length, and no client takes them all. */
-export function clipText(text: string): string {
-  return text.length <= TEXT_LENGTH_MAX ? text : `${text.slice(0, TEXT_LENGTH_MAX)}…`;
-}
-
-/** JSON text of parameters. Numbers without a point or exponent are integers of any size. */
-export function readParameters(
-  text: unknown,
-): Readonly<Record<string, ParameterValue>> | undefined {
-  if (text === undefined || text === "" || text === "{}") return undefined;
-  if (typeof text !== "string") throw new RangeError("Expected parameters as JSON text");
-  const parsed: unknown = JSON.parse(text, reviveNumber as Parameters<typeof JSON.parse>[1]);
-  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
-    throw new RangeError("Expected parameters to be a JSON object");
-  }
-  for (const [key, value] of Object.entries(parsed)) {
-    if (!["boolean", "bigint", "number", "string"].includes(typeof value)) {
-      throw new RangeError(`Parameter '${key}' is no bool, int, double or string`);
-    }
-  }
-  return parsed as Record<string, ParameterValue>;
-}
-
-/** JSON text of parameters, with a point in every double. */
-export function formatParameters(parameters: Readonly<Record<string, ParameterValue>>): string {
-  const members: string[] = [];
-  for (const key in parameters) {
-    members.push(`${JSON.stringify(key)}:${formatValue(parameters[key]!)}`);
-  }
-  return `{${members.join(",")}}`;
-}
-
-function formatValue(value: ParameterValue): string {
-  if (typeof value === "bigint") return String(value);
-  if (typeof value !== "number") return JSON.stringify(value);
-  const text = String(value);
-  return /^-?\d+$/.test(text) ? `${text}.0` : text;
-}
-
-/** The third argument has the text of a number; the types of the language do not know it yet. */
-function reviveNumber(_key: string, value: unknown, context: { readonly source: string }): unknown {
-  if (typeof value !== "number") return value;
-  return /[.eE]/.test(context.source) ? value : BigInt(context.source);
 }
 
 function heldSlots(

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { PeerMemory } from "../process/peer_memory.ts";
-import { formatParameters, readError, readParameters, readResult } from "./result_wire.ts";
+import { formatParameters, readParameters } from "../process/wire_values.ts";
+import { readError, readResult } from "./result_wire.ts";
 import type { PeerSlot } from "../process/tensor_wire.ts";
 
 Deno.test("readParameters() keeps integers of any size, and tells doubles from them", () => {

@@ -5,7 +5,7 @@ import { HostCalls, type HostCallsParts } from "./host_calls.ts";
 import { HostMetrics } from "./host_metrics.ts";
 import { IsReadyQuery, type Readiness } from "./is_ready_query.ts";
 import { readFrames } from "../process/read_frames.ts";
-import { clipText } from "./result_wire.ts";
+import { clipText } from "../process/wire_values.ts";
 import { RunningBatches } from "./running_batches.ts";
 import { createFramePort, type FramePort, sendFree } from "../process/stub_link.ts";
 import { writeLog } from "./stub_log.ts";
@@ -69,8 +69,8 @@ export class StubSession {
     // A connection that takes nothing more is that of a dead process; too much to be read is its fault.
     const fail = (reason: unknown) =>
       reason instanceof RangeError ? this.#fail(reason) : this.kill("");
-    this.#main = createFramePort(process.a, memory, fail);
-    const aside = this.#aside = createFramePort(process.b, memory, fail);
+    this.#main = createFramePort(process.connection("A"), memory, fail);
+    const aside = this.#aside = createFramePort(process.connection("B"), memory, fail);
     memory.sendFree = () => sendFree(aside);
     this.#batches = new RunningBatches({ main: this.#main, aside, memory, now: parts.now });
     this.#metrics = new HostMetrics(parts.host);
@@ -169,10 +169,10 @@ export class StubSession {
   }
 
   async #run(): Promise<string> {
-    const { a, b } = this.#process;
-    const reading = readFrames(a, (frame) => this.#take(frame));
+    const reading = readFrames(this.#process.connection("A"), (frame) => this.#take(frame));
     // The process writes nothing there; what can be read is its end.
-    const watching = b.read(new Uint8Array(1)).then(() => undefined, () => undefined);
+    const aside = this.#process.connection("B");
+    const watching = aside.read(new Uint8Array(1)).then(() => undefined, () => undefined);
     const reason = await Promise.race([reading, watching, this.#process.ended.then(() => {})]);
     if (reason !== undefined) this.#fail(reason);
     this.#process.kill();
