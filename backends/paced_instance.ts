@@ -14,6 +14,10 @@ export interface PacedParts {
   readonly now: () => number;
   /** Answers one request; what it throws is the answer as well. */
   readonly answer: (request: ExecuteRequest) => ExecuteOutcome;
+  /** Called when an execution has ended that began at `startMs`; absent = nobody wants to know. */
+  readonly onExecuted?:
+    | ((requests: readonly ExecuteRequest[], startMs: number) => void)
+    | undefined;
 }
 
 /** An instance of a test model that keeps nothing: at its pace, it answers each request for itself. */
@@ -27,8 +31,14 @@ export class PacedInstance implements ModelInstance {
   }
 
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
-    const { pace, now } = this.#parts;
-    return pace.execute(requests, { placement: this.placement, now, answer: this.#answer });
+    const { pace, now, onExecuted } = this.#parts;
+    const execution = { placement: this.placement, now, answer: this.#answer };
+    if (onExecuted === undefined) return pace.execute(requests, execution);
+    const startMs = now();
+    return pace.execute(requests, execution).then((report) => {
+      onExecuted(requests, startMs);
+      return report;
+    });
   }
 
   readonly #answer = (request: ExecuteRequest): ExecuteOutcome => {

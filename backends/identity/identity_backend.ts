@@ -8,11 +8,13 @@ import { CPU_OFFER, offerGpus } from "../device_list.ts";
 import { ExecutionPace } from "../execution_pace.ts";
 import { SYSTEM_TIMERS, type Timers } from "../pause.ts";
 import { PacedInstance } from "../paced_instance.ts";
+import { noteActivities, readCustomActivities } from "./custom_activities.ts";
 import { echo, type IdentityModel, type Zeros } from "./echo.ts";
 
 /**
  * The test backend: output k is input k, byte for byte and without a copy, or zeros when the input is optional and
- * left out. Parameters as in {@linkcode ExecutionPace}, and `creation_delay_sec`.
+ * left out. Parameters as in {@linkcode ExecutionPace}, `creation_delay_sec`, and those of
+ * {@linkcode readCustomActivities}.
  */
 export function createIdentityBackend(
   { now }: BackendContext,
@@ -29,7 +31,12 @@ export function createIdentityBackend(
     );
     const model: IdentityModel = { inputOf, optionals, isBatching: config.maxBatchSize > 0 };
     const answer = (request: ExecuteRequest) => echo(request, model);
-    return (placement) => new PacedInstance(placement, { pace, now, answer });
+    const activities = readCustomActivities(config);
+    const onExecuted = activities === undefined
+      ? undefined
+      : (requests: readonly ExecuteRequest[], startMs: number) =>
+        noteActivities(requests, activities, startMs);
+    return (placement) => new PacedInstance(placement, { pace, now, answer, onExecuted });
   });
   // Nothing is computed, so that every device is as good as another.
   return { ...backend, kinds: async (devices) => [offerGpus(await devices.gpus()), CPU_OFFER] };

@@ -1,6 +1,7 @@
 import type { Span, SpanAttribute, SpanEvent } from "../../proto/otlp.ts";
 import type { Trace, TraceEvent, TraceRecord } from "./trace.ts";
 import { fromHex } from "./trace_context.ts";
+import { type CustomSpan, findCustomSpans } from "./trace_custom_spans.ts";
 
 const ROOT_NAME = "InferRequest";
 const FRONTEND_EVENT = /^(HTTP_|GRPC_|INFER_RESPONSE_COMPLETE$)/;
@@ -15,7 +16,7 @@ export interface SpanParts {
 
 /**
  * The spans of a traced request (observability.md §5.5): `InferRequest` around one span per model, around one named
- * `compute` per execution.
+ * `compute` per execution, and around those that the model's backend opened itself.
  */
 export function createSpans(record: TraceRecord, parts: SpanParts): Span[] {
   const { context } = record.options;
@@ -44,6 +45,11 @@ export function createSpans(record: TraceRecord, parts: SpanParts): Span[] {
     spans.push({ ...shared, spanId, ...rest, events: shown });
     return spanId;
   };
+  const addCustom = (parentId: Uint8Array, customs: readonly CustomSpan[]): void => {
+    for (const { name, events, all, spans: inner } of customs) {
+      addCustom(add(parentId, name, events, [], { all }), inner);
+    }
+  };
   const { root, begun } = record;
   const ofFrontend = root.events.filter(({ name }) => FRONTEND_EVENT.test(name));
   const parentOfRoot = context === undefined ? NO_BYTES : fromHex(context.spanId);
@@ -52,12 +58,14 @@ export function createSpans(record: TraceRecord, parts: SpanParts): Span[] {
   const ids = new Map<Trace, Uint8Array>();
   for (const trace of begun) {
     const own = trace.events.filter(({ name }) => !FRONTEND_EVENT.test(name));
-    const ofModel = own.filter(({ name }) => !name.startsWith("COMPUTE_"));
+    const ofCore = own.filter(({ name }) => !name.startsWith("COMPUTE_"));
+    const { events: ofModel, spans: customs } = findCustomSpans(ofCore);
     const parent = trace.parent === undefined ? rootId : ids.get(trace.parent) ?? rootId;
     const spanId = trace.spanId(parts.randomBytes);
     const id = add(parent, trace.modelName, ofModel, attributesOf(trace), { all: own, spanId });
     ids.set(trace, id);
     for (const execution of executionsOf(own)) add(id, "compute", execution);
+    addCustom(id, customs);
   }
   return spans;
 }

@@ -33,6 +33,9 @@ def repository(tmp_path_factory):
     for name in ("simple", "other"):
         models.echo(name, "FP32", [4], max_batch_size=8)
     models.echo("slow", "FP32", [4], parameters={"execute_delay_ms": "1000"})
+    models.echo("custom", "FP32", [4], max_batch_size=8, parameters={
+        "execute_delay_ms": "50", "enable_custom_tracing": "true", "nested_span_count": "3", "single_activity_frequency": "2",
+    })
     add_ensemble(models, "ensemble", [("X", "FP32", [4])], [("Y", "FP32", [4])], chain("simple", "other"), max_batch_size=8)
     add_repeat(models, "repeat")
     return root
@@ -304,6 +307,36 @@ def test_spans_over_otlp(repository):
             assert (shown["trace_mode"], shown["bsp_max_queue_size"], shown["url"]) == ("opentelemetry", "2048", collector.url)
             listed = settings_over_grpc(grpcclient.InferenceServerClient(server.grpc))
             assert listed["resource"] == ["service.name=test_triton", "test.key=test.value"]
+
+
+def test_activities_of_the_model_itself(repository, tmp_path):
+    """The reference's identity backend notes them: alone, as a span, and as spans within one another."""
+    file = tmp_path / "t.json"
+    with ServerProcess(repository, f"--trace-config=triton,file={file}", *ON) as server:
+        infer(server, model="custom", request_id="c")
+        infer(server, grpcclient, model="custom", request_id="g")
+    entries = read(file)
+    single = "CUSTOM_SINGLE_ACTIVITY"
+    custom = ["CUSTOM_ACTIVITY_START", "CUSTOM_ACTIVITY_END", single, "CUSTOM_ACTIVITY0_START", single]
+    custom += ["CUSTOM_ACTIVITY1_START", "CUSTOM_ACTIVITY2_START", single]
+    custom += [f"CUSTOM_ACTIVITY{index}_END" for index in (2, 1, 0)]
+    for start in starts(entries):
+        noted = [each for each in names(entries, start["id"]) if each.startswith("CUSTOM")]
+        assert noted == custom, start
+
+    with OtlpCollector() as collector, ServerProcess(repository, *otel(collector, "--trace-config=rate=1")) as server:
+        infer(server, model="custom")
+        spans = spans_of(collector, 7)
+        assert tree(spans) == sorted([
+            ">InferRequest", "InferRequest>custom", "custom>compute", "custom>CUSTOM_ACTIVITY", "custom>CUSTOM_ACTIVITY0",
+            "CUSTOM_ACTIVITY0>CUSTOM_ACTIVITY1", "CUSTOM_ACTIVITY1>CUSTOM_ACTIVITY2",
+        ])
+        events = {each["name"]: [event["name"] for event in each["events"]] for each in spans}
+        assert events["custom"] == ["REQUEST_START", "QUEUE_START", single, "REQUEST_END"]
+        assert events["CUSTOM_ACTIVITY0"] == ["CUSTOM_ACTIVITY0_START", single, "CUSTOM_ACTIVITY0_END"]
+        assert events["CUSTOM_ACTIVITY1"] == ["CUSTOM_ACTIVITY1_START", "CUSTOM_ACTIVITY1_END"]
+        span = next(each for each in spans if each["name"] == "CUSTOM_ACTIVITY")
+        assert int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"]) > 40e6
 
 
 @pytest.mark.parametrize("module", [httpclient, grpcclient])
