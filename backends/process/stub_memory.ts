@@ -44,6 +44,17 @@ export class StubMemory {
     }
   }
 
+  /** In the process itself: takes the offer of the server, `segment` of process `pid`. Tells whether that works. */
+  accept({ pid, segment }: { readonly pid: number; readonly segment: number }): boolean {
+    this.#peerPid = pid;
+    try {
+      this.#isShared &&= segment >= 0 && this.#peer.view(segment, 0, 0).length === 0;
+    } catch {
+      this.#isShared = false;
+    }
+    return this.#isShared;
+  }
+
   /** The process's answer to the offer. */
   agree({ pid, isShared }: { readonly pid: number; readonly isShared: boolean }): void {
     this.#peerPid = pid;

@@ -160,6 +160,6 @@ function memoryFull(byteSize: number): ServerError {
   return new ServerError(
     "INTERNAL",
     `Failed to increase the shared memory pool size for ${byteSize} bytes: the process of the ` +
-      `model has all that it may have (--backend-config=python,shm-max-byte-size)`,
+      `model has all that it may have (--backend-config=<backend>,shm-max-byte-size)`,
   );
 }

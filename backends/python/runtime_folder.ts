@@ -1,10 +1,8 @@
 import { ServerError } from "../../proto/status.ts";
+import { makeSocketFolder } from "../process/socket_folder.ts";
 import { RUNTIME_FILES } from "./runtime_files.ts";
 
 const STUB_FILE = "nereid_stub.py";
-
-/** Sockets have paths of at most 103 bytes on some systems, and a name with a number. */
-const FOLDER_LENGTH_MAX = 80;
 
 /** Removes the folder when the server is gone, however that came. It reads from the server until then. */
 const JANITOR =
@@ -26,7 +24,7 @@ export class RuntimeFolder implements AsyncDisposable {
   /** Makes it. @throws ServerError INTERNAL when it cannot be written. */
   static async create(): Promise<RuntimeFolder> {
     try {
-      const path = await makeFolder();
+      const path = await makeSocketFolder("nereid-python-");
       // Before anything is in it, so that nothing is left of a server that is killed.
       const janitor = startJanitor(path);
       for (const [name, text] of Object.entries(RUNTIME_FILES)) {
@@ -66,15 +64,6 @@ export class RuntimeFolder implements AsyncDisposable {
     await this.#janitor?.stdin.close().catch(() => {});
     await this.#janitor?.status;
   }
-}
-
-/** In the place for temporary files, or where paths are short: those of sockets have an end. */
-async function makeFolder(): Promise<string> {
-  const prefix = "nereid-python-";
-  const path = await Deno.realPath(await Deno.makeTempDir({ prefix }));
-  if (path.length <= FOLDER_LENGTH_MAX) return path;
-  await Deno.remove(path);
-  return await Deno.makeTempDir({ prefix, dir: "/tmp" });
 }
 
 function startJanitor(path: string): Deno.ChildProcess | undefined {

@@ -8,7 +8,7 @@ import { readFrames } from "../process/read_frames.ts";
 import { clipText } from "../process/wire_values.ts";
 import { RunningBatches } from "./running_batches.ts";
 import { createFramePort, type FramePort, sendFree } from "../process/stub_link.ts";
-import { writeLog } from "./stub_log.ts";
+import { writeLog } from "../process/stub_log.ts";
 import { type MemoryLimits, StubMemory } from "../process/stub_memory.ts";
 import { type StubCommand, StubProcess } from "../process/stub_process.ts";
 import type { Frame } from "../process/frame.ts";
