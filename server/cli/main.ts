@@ -5,6 +5,7 @@ import { printText } from "./print.ts";
 import { PROBE_COMMAND } from "./probe_message.ts";
 import type { ServeCallbacks } from "./serve_command.ts";
 import { readServeOptions, type ServeOptions } from "./serve_options.ts";
+import { restoreShellPath } from "./shell_path.ts";
 
 /** Runs the command of a command line, without one the server, until it ends; returns the exit code. */
 export async function main(
@@ -16,6 +17,7 @@ export async function main(
     printError(fault);
     return 1;
   }
+  restoreShellPath();
   const [command = "", ...others] = args;
   if (command === "check") {
     const { check } = await import("./check_command.ts");
