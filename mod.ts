@@ -38,7 +38,7 @@ export type {
   BatchStrategyLog,
 } from "./server/core/batch_strategy_api.ts";
 export type { Datatype } from "./proto/datatype.ts";
-export type { Tensor } from "./proto/tensor.ts";
+export type { DevicePlace, Tensor } from "./proto/tensor.ts";
 export { decodeBytesTensor } from "./proto/bytes_tensor.ts";
 export type {
   BytesElements,

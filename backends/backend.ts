@@ -4,6 +4,7 @@ import type { ServerError } from "../proto/status.ts";
 import type { Tensor } from "../proto/tensor.ts";
 import type { DeviceClass, DeviceMemory, Devices, KindOffer } from "./device_list.ts";
 import type { ModelHost, ModelTrace } from "./model_host.ts";
+import type { ClientMemoryUse, OutputTargets } from "./output_target.ts";
 
 export {
   CPU_OFFER,
@@ -18,6 +19,12 @@ export {
   type WebGpuAdapter,
   type WebGpuList,
 } from "./device_list.ts";
+export {
+  type ClientMemoryUse,
+  isPlaced,
+  type OutputTarget,
+  type OutputTargets,
+} from "./output_target.ts";
 export { DEVICE_PARAMETER, deviceOfGroup } from "./group_device.ts";
 export type {
   CallMessage,
@@ -79,6 +86,11 @@ export interface ExecuteRequest {
   readonly inputs: readonly Tensor[];
   /** Names of the outputs to compute, never empty. */
   readonly outputs: readonly string[];
+  /**
+   * Where outputs are wanted. An instance with a `memoryUse` may write an output to the start of its target, if that is
+   * large enough, and answer with a view of it (`placedOutput`); others are copied there afterwards.
+   */
+  readonly targets?: OutputTargets | undefined;
   readonly parameters: Readonly<Record<string, ParameterValue>>;
   /** Sequence flags of the client; with iterative sequences those of this turn. */
   readonly sequenceStart: boolean;
@@ -144,6 +156,8 @@ export interface ExecuteReport {
 /** One loaded instance. `execute` is never called again before its promise settled, unless `takesAhead` allows it. */
 export interface ModelInstance extends AsyncDisposable {
   readonly placement: InstancePlacement;
+  /** Absent = inputs are brought to memory of this machine for it, and outputs are taken from there. */
+  readonly memoryUse?: ClientMemoryUse;
   /**
    * Runs one batch (one or more requests, total rows ≤ max_batch_size). Settles only when no input buffer is in use
    * any more. A rejection fails every request of the batch; prefer outcomes.

@@ -1,5 +1,5 @@
 import { ServerError } from "../proto/status.ts";
-import { formatShape, type Tensor } from "../proto/tensor.ts";
+import { byteSizeOf, formatShape, type Tensor } from "../proto/tensor.ts";
 
 /** True when rows of `tensors` can be put one behind the other: all dimensions but the first agree. */
 export function canJoinRows(tensors: readonly Tensor[]): boolean {
@@ -21,7 +21,7 @@ export function joinedShape(tensors: readonly Tensor[]): number[] {
 /** Bytes of all tensors together. */
 export function joinedByteSize(tensors: readonly Tensor[]): number {
   let size = 0;
-  for (const { data } of tensors) size += data.byteLength;
+  for (const tensor of tensors) size += byteSizeOf(tensor);
   return size;
 }
 

@@ -15,6 +15,8 @@ export interface BatchRunner {
   readonly plan: RunPlan;
   readonly now: () => number;
   readonly countBatchRetry: () => void;
+  /** Whether the requests may run together, beside what their shapes say; absent = always. */
+  readonly mayMerge?: (requests: readonly ExecuteRequest[]) => boolean;
   /** One run for all the requests; never rejects. */
   readonly run: (requests: readonly ExecuteRequest[]) => Promise<ExecuteReport | FailedRun>;
 }
@@ -24,8 +26,9 @@ export async function executeBatch(
   runner: BatchRunner,
   requests: readonly ExecuteRequest[],
 ): Promise<ExecuteReport> {
-  if (requests.length > 1 && !canMerge(runner.plan, requests)) {
-    return await executeEach(runner, requests);
+  if (requests.length > 1) {
+    const isMerged = canMerge(runner.plan, requests) && runner.mayMerge?.(requests) !== false;
+    if (!isMerged) return await executeEach(runner, requests);
   }
   const result = await runner.run(requests);
   if (!("error" in result)) return result;

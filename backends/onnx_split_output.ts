@@ -1,5 +1,5 @@
 import { ServerError } from "../proto/status.ts";
-import { elementCount, type Tensor } from "../proto/tensor.ts";
+import { elementCount, type Tensor, withShape } from "../proto/tensor.ts";
 import type { ExecuteRequest } from "./backend.ts";
 import { checkOutputRows, skipStrings, splitRows } from "./batch.ts";
 import type { OutputPlan, RunPlan } from "./onnx_run_plan.ts";
@@ -31,7 +31,7 @@ export function splitOutput(
 /** A scalar of the model is shown as the configuration has it: with dimensions of size 1. */
 function nameShape(output: Tensor, plan: OutputPlan): Tensor {
   if (plan.scalarDims === undefined || output.shape.length !== 0) return output;
-  return { ...output, shape: plan.scalarDims };
+  return withShape(output, plan.scalarDims);
 }
 
 /** Cuts the output one piece after the other, each as large as the configured shape with the source's sizes. */

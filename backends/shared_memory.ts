@@ -9,6 +9,7 @@ import {
   SharedMemoryObject,
 } from "../ffi/posix/shared_memory.ts";
 import { ServerError } from "../proto/status.ts";
+import type { DevicePlace } from "../proto/tensor.ts";
 
 /** How regions are used. */
 export interface RegionOptions {
@@ -203,7 +204,7 @@ class SystemRegion {
   }
 }
 
-/** A region in the memory of a GPU; models get copies. */
+/** A region in the memory of a GPU; models that do not run on it get copies. */
 class CudaRegion {
   readonly #memory: IpcMemory;
 
@@ -219,6 +220,11 @@ class CudaRegion {
     const copy = new Uint8Array(byteSize);
     this.#memory.read(copy, offset);
     return copy;
+  }
+
+  place(offset: number, byteSize: number): DevicePlace {
+    const { deviceId, address } = this.#memory;
+    return { deviceId, address: address + BigInt(offset), byteSize };
   }
 
   checkWhole(): void {}

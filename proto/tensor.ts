@@ -12,8 +12,52 @@ export interface Tensor {
   readonly datatype: Datatype;
   /** Sizes of the dimensions; `[]` = one element. */
   readonly shape: readonly number[];
-  /** The elements, see above. */
+  /** The elements, see above. Of a tensor with a `place` it is a copy, made when somebody asks for it first. */
   readonly data: Uint8Array;
+  /** Where the elements lie, when that is memory of a device. */
+  readonly place?: DevicePlace;
+}
+
+/** Bytes in the memory of a GPU. */
+export interface DevicePlace {
+  /** As CUDA counts the GPUs of this machine. */
+  readonly deviceId: number;
+  readonly address: bigint;
+  readonly byteSize: number;
+}
+
+/**
+ * A tensor whose elements lie on a device. `read` copies them to this machine; it is called once, by the first who looks
+ * at `data`, and what it throws goes to them.
+ */
+export function createDeviceTensor(
+  { name, datatype, shape }: Pick<Tensor, "name" | "datatype" | "shape">,
+  place: DevicePlace,
+  read: () => Uint8Array,
+): Tensor {
+  let copy: Uint8Array | undefined;
+  return {
+    name,
+    datatype,
+    shape,
+    place,
+    // A property of its own: spreads and structured clones see the bytes as well.
+    get data() {
+      return copy ??= read();
+    },
+  };
+}
+
+/** The same tensor in another shape; its bytes are not touched. */
+export function withShape(tensor: Tensor, shape: readonly number[]): Tensor {
+  const { name, datatype, place } = tensor;
+  if (place === undefined) return { name, datatype, shape, data: tensor.data };
+  return createDeviceTensor({ name, datatype, shape }, place, () => tensor.data);
+}
+
+/** Bytes of the elements, without looking at them. */
+export function byteSizeOf(tensor: Tensor): number {
+  return tensor.place === undefined ? tensor.data.byteLength : tensor.place.byteSize;
 }
 
 /** Largest element count or byte size we accept: exact in a double, far beyond any memory. */

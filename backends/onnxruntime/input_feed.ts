@@ -1,15 +1,19 @@
 import { ServerError } from "../../proto/status.ts";
-import type { Tensor } from "../../proto/tensor.ts";
+import { byteSizeOf, type DevicePlace, type Tensor } from "../../proto/tensor.ts";
 import { addressOfPointer, allocateAligned } from "../../ffi/memory.ts";
 import type { NativePointer } from "../../ffi/handle.ts";
 import {
   createStringTensor,
+  createTensorAt,
   createTensorOver,
   type OrtEnvironment,
   OrtTensor,
 } from "../../ffi/onnxruntime/mod.ts";
 import { joinBytes, joinedByteSize } from "../batch.ts";
-import type { InputPlan } from "../onnx_run_plan.ts";
+import type { InputPlan, OutputPlan } from "../onnx_run_plan.ts";
+import { type OutputTarget, placedOutput } from "../output_target.ts";
+import type { PlacedValue } from "./native_run.ts";
+import { isReachable, type SessionMemory } from "./session_memory.ts";
 import { stringRanges } from "./string_tensor.ts";
 
 /** Up to this size a copy into a kept tensor costs less than making and freeing an `OrtValue`. */
@@ -23,13 +27,22 @@ const KEPT_BYTE_SIZE = 64 * 1024 * 1024;
  */
 export class InputFeed implements Disposable {
   readonly #environment: OrtEnvironment;
+  readonly #memory: SessionMemory | undefined;
   readonly #scratch = new Map<string, OrtTensor>();
   /** Values and bytes of the run in progress. */
   readonly #values: NativePointer[] = [];
   readonly #pinned: unknown[] = [];
+  #usesDevice = false;
 
-  constructor(environment: OrtEnvironment) {
+  /** @param memory that of the GPU the session runs on; undefined = it does not run on one. */
+  constructor(environment: OrtEnvironment, memory?: SessionMemory) {
     this.#environment = environment;
+    this.#memory = memory;
+  }
+
+  /** Whether a value of the run in progress lies on the GPU. */
+  get usesDevice(): boolean {
+    return this.#usesDevice;
   }
 
   /**
@@ -38,13 +51,17 @@ export class InputFeed implements Disposable {
    */
   feed(plan: InputPlan, parts: readonly Tensor[], shape: readonly number[]): bigint {
     if (plan.elementSize === 0) return this.#feedStrings(parts, shape);
-    const byteSize = parts.length === 1 ? parts[0]!.data.byteLength : joinedByteSize(parts);
+    const byteSize = parts.length === 1 ? byteSizeOf(parts[0]!) : joinedByteSize(parts);
     const expected = shape.reduce((product, dim) => product * dim, plan.elementSize);
     if (byteSize !== expected) {
       throw new ServerError(
         "INVALID_ARG",
         `input '${plan.name}' has ${byteSize} bytes, its shape and datatype tell ${expected}`,
       );
+    }
+    const place = parts.length === 1 ? parts[0]!.place : undefined;
+    if (place !== undefined && isReachable(this.#memory, place)) {
+      return this.#valueAt(place, plan, shape);
     }
     const single = parts.length === 1 ? parts[0]!.data : undefined;
     if (
@@ -59,7 +76,47 @@ export class InputFeed implements Disposable {
     return tensor.address;
   }
 
-  #feedInPlace(plan: InputPlan, data: Uint8Array<ArrayBuffer>, shape: readonly number[]): bigint {
+  /**
+   * Makes the `OrtValue` of an output over memory of the client, which stays until {@linkcode release}; undefined when
+   * the output does not fit there, or costs less by a copy.
+   */
+  place(
+    plan: OutputPlan,
+    target: OutputTarget,
+    { shape, byteSize }: { readonly shape: readonly number[]; readonly byteSize: number },
+  ): PlacedValue | undefined {
+    if (byteSize > target.byteSize || byteSize === 0) return undefined;
+    const tensor = () => placedOutput(target, { ...plan, shape }, byteSize);
+    if (target.place !== undefined) {
+      if (!isReachable(this.#memory, target.place)) return undefined;
+      const place = { ...target.place, byteSize };
+      return { address: this.#valueAt(place, plan, shape), tensor: tensor() };
+    }
+    const { bytes } = target;
+    const isSuitable = byteSize > COPY_BYTE_SIZE && bytes.byteOffset % plan.elementSize === 0 &&
+      bytes.buffer instanceof ArrayBuffer;
+    if (!isSuitable) return undefined;
+    const part = bytes.subarray(0, byteSize) as Uint8Array<ArrayBuffer>;
+    return { address: this.#feedInPlace(plan, part, shape), tensor: tensor() };
+  }
+
+  #valueAt(
+    { address, byteSize }: DevicePlace,
+    { elementType }: Pick<InputPlan, "elementType">,
+    shape: readonly number[],
+  ): bigint {
+    const { memory } = this.#memory!;
+    const value = createTensorAt({ memory, address, byteSize, shape, elementType });
+    this.#values.push(value);
+    this.#usesDevice = true;
+    return addressOfPointer(value);
+  }
+
+  #feedInPlace(
+    plan: Pick<InputPlan, "elementType">,
+    data: Uint8Array<ArrayBuffer>,
+    shape: readonly number[],
+  ): bigint {
     const { elementType } = plan;
     const value = createTensorOver(this.#environment, data, { shape, elementType });
     this.#values.push(value);
@@ -93,6 +150,7 @@ export class InputFeed implements Disposable {
     for (const value of this.#values) calls.ReleaseValue(value);
     this.#values.length = 0;
     this.#pinned.length = 0;
+    this.#usesDevice = false;
     for (const [name, tensor] of this.#scratch) {
       if (tensor.data.buffer.byteLength <= KEPT_BYTE_SIZE) continue;
       tensor[Symbol.dispose]();

@@ -1,6 +1,7 @@
 import { ServerError } from "../../proto/status.ts";
 import { OrtRunOptions } from "../../ffi/onnxruntime/mod.ts";
 import type {
+  ClientMemoryUse,
   ExecuteReport,
   ExecuteRequest,
   InstancePlacement,
@@ -18,11 +19,13 @@ import {
 } from "../onnx_execute_batch.ts";
 import { prepareRun } from "./prepare_run.ts";
 import { type RunResult, runSession } from "./run_session.ts";
+import { usesDevice } from "./session_memory.ts";
 import { shareOutputs } from "../onnx_share_outputs.ts";
 
 /** One place in which batches of a model run; all instances of a model share its session. */
 export class OnnxInstance implements ModelInstance {
   readonly placement: InstancePlacement;
+  readonly memoryUse: ClientMemoryUse;
   readonly #model: OnnxModel;
   readonly #feed: InputFeed;
   readonly #options: OrtRunOptions;
@@ -33,10 +36,19 @@ export class OnnxInstance implements ModelInstance {
     this.#model = model;
     this.placement = placement;
     const { environment } = model.session;
-    this.#feed = new InputFeed(environment);
+    const { memory } = model;
+    this.memoryUse = { host: true, cudaDeviceId: memory?.deviceId };
+    this.#feed = new InputFeed(environment, memory);
     this.#options = OrtRunOptions.create(environment, model.runEntries);
     const { plan, now, countBatchRetry } = model;
-    this.#runner = { plan, now, countBatchRetry, run: (requests) => this.#run(requests) };
+    this.#runner = {
+      plan,
+      now,
+      countBatchRetry,
+      // What lies on the GPU is not moved to be joined.
+      mayMerge: (requests) => !requests.some((request) => usesDevice(memory, request)),
+      run: (requests) => this.#run(requests),
+    };
   }
 
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {

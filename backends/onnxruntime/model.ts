@@ -5,6 +5,7 @@ import { OnnxInstance } from "./instance.ts";
 import { NameCache } from "./native_run.ts";
 import { OutputPool } from "./output_pool.ts";
 import type { MergedInput } from "../onnx_merge_inputs.ts";
+import type { SessionMemory } from "./session_memory.ts";
 import type { RunPace } from "./run_pace.ts";
 import type { OutputPlan, RunPlan } from "../onnx_run_plan.ts";
 
@@ -19,6 +20,8 @@ export interface OnnxModelParts {
   readonly pace: RunPace;
   readonly now: () => number;
   readonly countBatchRetry: () => void;
+  /** Memory of the GPU it runs on; absent = it runs on none. The model disposes it. */
+  readonly memory?: SessionMemory | undefined;
   /** Gives memory of an unloaded model back to the system. */
   readonly trimMemory: () => Promise<void>;
 }
@@ -33,6 +36,7 @@ export class OnnxModel implements BackendModel {
   readonly pace: RunPace;
   readonly now: () => number;
   readonly countBatchRetry: () => void;
+  readonly memory: SessionMemory | undefined;
   /** Inputs the model cannot do without. */
   readonly requiredInputCount: number;
   readonly inputNames = new NameCache();
@@ -50,6 +54,7 @@ export class OnnxModel implements BackendModel {
     this.pace = parts.pace;
     this.now = parts.now;
     this.countBatchRetry = parts.countBatchRetry;
+    this.memory = parts.memory;
     this.#trimMemory = parts.trimMemory;
     const inputs = [...parts.plan.inputs.values()];
     this.requiredInputCount = inputs.filter(({ isRequired }) => isRequired).length;
@@ -88,6 +93,7 @@ export class OnnxModel implements BackendModel {
     for (const pool of this.#pools.values()) pool[Symbol.dispose]();
     this.#pools.clear();
     this.session[Symbol.dispose]();
+    this.memory?.memory[Symbol.dispose]();
     await this.#trimMemory();
   }
 }

@@ -1,5 +1,6 @@
 import { CStringArray } from "../../ffi/memory.ts";
 import type { OrtTensor } from "../../ffi/onnxruntime/mod.ts";
+import type { Tensor } from "../../proto/tensor.ts";
 import type { OutputPlan } from "../onnx_run_plan.ts";
 
 /** Pointer arrays of one run, kept and filled again for the next one. */
@@ -39,8 +40,16 @@ export class NameCache {
   }
 }
 
-/** An output of the run in progress: where it goes when that was known before. */
+/** An output of the run in progress: where it goes when that was known before, into memory of ours or of the client. */
 export interface PendingOutput {
   readonly plan: OutputPlan;
   readonly target: OrtTensor | undefined;
+  readonly placed: PlacedValue | undefined;
+}
+
+/** A value over memory of the client, and the output that will lie there. */
+export interface PlacedValue {
+  /** Of the `OrtValue`, which is released with the inputs of the run. */
+  readonly address: bigint;
+  readonly tensor: Tensor;
 }

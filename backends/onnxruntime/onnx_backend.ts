@@ -8,6 +8,7 @@ import {
   listProviders,
   OrtEnvironment,
   OrtError,
+  OrtMemory,
   type OrtSession,
 } from "../../ffi/onnxruntime/mod.ts";
 import {
@@ -24,6 +25,7 @@ import { prefersWebGpu, type SessionDevice } from "./accelerators.ts";
 import { DeviceModels } from "./device_models.ts";
 import { offerKinds, type RuntimeLibrary } from "./kind_offers.ts";
 import { OnnxModel } from "./model.ts";
+import type { SessionMemory } from "./session_memory.ts";
 import { findModelFile } from "../onnx_model_file.ts";
 import { runtimeError } from "./run_session.ts";
 import { RunPace } from "./run_pace.ts";
@@ -130,24 +132,25 @@ export class OnnxBackend implements Backend {
     const { runEntries } = readModelSettings(source, settings);
     const session = prepared ??
       await this.#opener.open(this.#openEnvironment(), source, { path, place });
-    try {
-      checkSignature(source, session.signature);
-      return new OnnxModel({
-        name: source.name,
-        session,
-        plan: createRunPlan(source.config, session.signature),
-        runEntries,
-        gate: this.#runGate,
-        // What waits for a device must not hold up the event loop.
-        pace: new RunPace(place.device === "cpu" && await isSteadyModelFile(path)),
-        now,
-        countBatchRetry: () => countBatchRetry(source.name, source.version),
-        trimMemory: async () => await this.#allocator?.trim(),
-      });
-    } catch (error) {
-      session[Symbol.dispose]();
-      throw error;
-    }
+    using owned = new DisposableStack();
+    owned.use(session);
+    checkSignature(source, session.signature);
+    const memory = place.device === "cuda" ? openMemory(session, place, owned) : undefined;
+    const model = new OnnxModel({
+      name: source.name,
+      session,
+      memory,
+      plan: createRunPlan(source.config, session.signature),
+      runEntries,
+      gate: this.#runGate,
+      // What waits for a device must not hold up the event loop.
+      pace: new RunPace(place.device === "cpu" && await isSteadyModelFile(path)),
+      now,
+      countBatchRetry: () => countBatchRetry(source.name, source.version),
+      trimMemory: async () => await this.#allocator?.trim(),
+    });
+    owned.move();
+    return model;
   }
 
   /** Opened with the first model, so that a missing library concerns only models that need it. */
@@ -202,6 +205,14 @@ export class OnnxBackend implements Backend {
     for (const config of [...this.#prepared.keys()]) this.#drop(config);
     return Promise.resolve();
   }
+}
+
+function openMemory(
+  { environment }: OrtSession,
+  { deviceId }: SessionDevice,
+  owned: DisposableStack,
+): SessionMemory {
+  return { deviceId, memory: owned.use(OrtMemory.of(environment, "Cuda", deviceId)) };
 }
 
 const CPU_PLACE: SessionDevice = { device: "cpu", deviceId: 0 };

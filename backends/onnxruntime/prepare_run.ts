@@ -1,4 +1,5 @@
 import { ServerError } from "../../proto/status.ts";
+import { byteSizeOf } from "../../proto/tensor.ts";
 import type { CStringArray } from "../../ffi/memory.ts";
 import type { ExecuteRequest } from "../backend.ts";
 import { type MergedInput, mergeInputs, wantedOutputs } from "../onnx_merge_inputs.ts";
@@ -14,6 +15,10 @@ export interface PreparedRun {
   readonly outputNames: CStringArray;
   readonly outputs: BigUint64Array<ArrayBuffer>;
   readonly pending: PendingOutput[];
+  /** The same names once more. */
+  readonly names: { readonly inputs: readonly string[]; readonly outputs: readonly string[] };
+  /** Whether a value lies on the device: then all are bound. */
+  readonly isBound: boolean;
   /** Shapes of the inputs, in the order of their names. */
   readonly shapes: readonly (readonly number[])[];
   /** Bytes of all inputs. */
@@ -36,7 +41,7 @@ export function prepareRun(
   let byteSize = 0;
   for (let index = 0; index < inputs.length; index++) {
     const input = inputs[index]!;
-    for (const { data } of input.parts) byteSize += data.byteLength;
+    for (const part of input.parts) byteSize += byteSizeOf(part);
     arrays.inputs[index] = feed.feed(input.plan, input.parts, input.shape);
   }
   const pending: PendingOutput[] = [];
@@ -45,15 +50,20 @@ export function prepareRun(
     if (output === undefined) {
       throw new ServerError("INTERNAL", `model '${model.name}' has no output '${name}'`);
     }
-    pending.push({ plan: output, target: chooseTarget(model, output, { inputs, requests }) });
+    pending.push(chooseTarget(model, output, { inputs, requests, feed }));
   }
-  pending.forEach(({ target }, index) => arrays.outputs[index] = target?.address ?? 0n);
+  pending.forEach(({ target, placed }, index) =>
+    arrays.outputs[index] = target?.address ?? placed?.address ?? 0n
+  );
+  const inputNames = model.nameList(inputs);
   return {
-    inputNames: model.inputNames.get(model.nameList(inputs)),
+    inputNames: model.inputNames.get(inputNames),
     inputs: arrays.inputs,
     outputNames: model.outputNames.get(names),
     outputs: arrays.outputs,
     pending,
+    names: { inputs: inputNames, outputs: names },
+    isBound: feed.usesDevice,
     shapes: inputs.map(({ shape }) => shape),
     byteSize,
   };
@@ -65,19 +75,27 @@ function chooseTarget(
   batch: {
     readonly inputs: readonly MergedInput[];
     readonly requests: readonly ExecuteRequest[];
+    readonly feed: InputFeed;
   },
-) {
+): PendingOutput {
+  const unforeseen = { plan: output, target: undefined, placed: undefined };
   const pool = model.outputPool(output);
-  if (pool === undefined || output.dims === undefined) return undefined;
+  if (pool === undefined || output.dims === undefined) return unforeseen;
   const shape: number[] = [];
   let byteSize = output.elementSize;
   for (const source of output.dims) {
     const size = sizeOf(source, batch);
-    if (size === undefined) return undefined;
+    if (size === undefined) return unforeseen;
     shape.push(size);
     byteSize *= size;
   }
-  return byteSize > MAX_TARGET_BYTE_SIZE ? undefined : pool.take(byteSize, shape);
+  const wanted = batch.requests.length === 1
+    ? batch.requests[0]!.targets?.get(output.name)
+    : undefined;
+  const placed = wanted && batch.feed.place(output, wanted, { shape, byteSize });
+  if (placed !== undefined) return { plan: output, target: undefined, placed };
+  if (byteSize > MAX_TARGET_BYTE_SIZE) return unforeseen;
+  return { plan: output, target: pool.take(byteSize, shape), placed: undefined };
 }
 
 /** What is larger is allocated by the runtime, once it knows that it really needs it. */

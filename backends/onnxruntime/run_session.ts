@@ -7,6 +7,7 @@ import {
 } from "../../ffi/onnxruntime/mod.ts";
 import { pointerAt } from "../../ffi/memory.ts";
 import type { CollectedOutput } from "../onnx_split_output.ts";
+import { runBound } from "./bound_run.ts";
 import { collectValue } from "./output_collect.ts";
 import type { OnnxModel } from "./model.ts";
 import type { PreparedRun } from "./prepare_run.ts";
@@ -42,7 +43,7 @@ async function recoverRun(
   },
 ): Promise<RunResult> {
   const { pending } = prepared;
-  const foreseen = pending.map(({ target }) => target?.shape);
+  const foreseen = pending.map(({ target, placed }) => target?.shape ?? placed?.tensor.shape);
   if (/shape/i.test(firstError.message) && foreseen.some((shape) => shape !== undefined)) {
     // Perhaps an output is not of the shape that the model's signature promises: let the runtime decide.
     giveBack(model, prepared);
@@ -69,6 +70,7 @@ function callRun(
   options: OrtRunOptions,
 ): OrtError | undefined | Promise<OrtError | undefined> {
   const { session, pace, now } = model;
+  if (prepared.isBound) return runBound(model, prepared, options);
   if (!pace.mayBlock(prepared)) return callRunOnPool(model, prepared, options);
   const { calls } = session.environment;
   const start = now();
@@ -115,9 +117,8 @@ function runArguments(session: OrtSession, prepared: PreparedRun, options: OrtRu
 function giveBack(model: OnnxModel, { pending, outputs }: PreparedRun): void {
   outputs.fill(0n);
   pending.forEach(({ plan, target }, index) => {
-    if (target === undefined) return;
-    model.outputPool(plan)?.give(target);
-    pending[index] = { plan, target: undefined };
+    if (target !== undefined) model.outputPool(plan)?.give(target);
+    pending[index] = { plan, target: undefined, placed: undefined };
   });
 }
 
@@ -127,7 +128,11 @@ function collectAll(model: OnnxModel, prepared: PreparedRun): RunResult {
   const collected: CollectedOutput[] = [];
   try {
     for (let index = 0; index < pending.length; index++) {
-      const { plan, target } = pending[index]!;
+      const { plan, target, placed } = pending[index]!;
+      if (placed !== undefined) {
+        collected.push({ tensor: placed.tensor, release: undefined });
+        continue;
+      }
       if (target !== undefined) {
         const { name, datatype } = plan;
         const tensor = { name, datatype, shape: target.shape, data: target.data };
@@ -146,9 +151,9 @@ function collectAll(model: OnnxModel, prepared: PreparedRun): RunResult {
   } catch (error) {
     for (const { release } of collected) release?.();
     for (let index = collected.length; index < pending.length; index++) {
-      const { plan, target } = pending[index]!;
+      const { plan, target, placed } = pending[index]!;
       if (target !== undefined) model.outputPool(plan)?.give(target);
-      else if (outputs[index] !== 0n) {
+      else if (placed === undefined && outputs[index] !== 0n) {
         const value = pointerAt(outputs[index] ?? 0n);
         if (value !== null) environment.calls.ReleaseValue(value);
       }

@@ -16,9 +16,11 @@ const DEVICE_TO_HOST = 2;
  */
 export class IpcMemory extends NativeHandle {
   readonly #runtime: CudaRuntimeCalls;
-  readonly #deviceId: number;
+  readonly deviceId: number;
   /** Size of the allocation from its address on, as the driver knows it. */
   readonly byteSize: number;
+  /** Of the device, in this process. */
+  readonly address: bigint;
 
   private constructor(pointer: NativePointer, parts: IpcMemoryParts) {
     const { runtime, deviceId } = parts;
@@ -27,8 +29,9 @@ export class IpcMemory extends NativeHandle {
       runtime.cudaIpcCloseMemHandle(address);
     });
     this.#runtime = runtime;
-    this.#deviceId = deviceId;
+    this.deviceId = deviceId;
     this.byteSize = parts.byteSize;
+    this.address = addressOfPointer(pointer);
   }
 
   /**
@@ -74,7 +77,7 @@ export class IpcMemory extends NativeHandle {
   }
 
   #useDevice(): void {
-    checkCuda(this.#runtime, "cudaSetDevice", this.#runtime.cudaSetDevice(this.#deviceId));
+    checkCuda(this.#runtime, "cudaSetDevice", this.#runtime.cudaSetDevice(this.deviceId));
   }
 
   #at(offset: number): Deno.PointerValue {

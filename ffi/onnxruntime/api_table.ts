@@ -276,6 +276,14 @@ export const ORT_FUNCTIONS = {
   BindInput: { slot: 136, parameters: ["pointer", "buffer", "pointer"], result: S },
   /** S (OrtIoBinding*, const char* name, const OrtValue*) */
   BindOutput: { slot: 137, parameters: ["pointer", "buffer", "pointer"], result: S },
+  /** S (OrtIoBinding*, const char* name, const OrtMemoryInfo*) */
+  BindOutputToDevice: { slot: 138, parameters: ["pointer", "buffer", "pointer"], result: S },
+  /** S (const OrtIoBinding*, OrtAllocator*, OrtValue*** out, size_t* count); the caller frees array and values */
+  GetBoundOutputValues: {
+    slot: 140,
+    parameters: ["pointer", "pointer", "buffer", "buffer"],
+    result: S,
+  },
   /** void (OrtIoBinding*) */
   ClearBoundInputs: { slot: 141, parameters: ["pointer"], result: "void" },
   /** void (OrtIoBinding*) */

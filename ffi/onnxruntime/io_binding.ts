@@ -41,11 +41,30 @@ export interface DeviceTensor {
   readonly shape: readonly number[];
 }
 
-/** Inputs and outputs of runs that stay where they lie, host or device: the runtime reads and writes in place. */
+/** An `OrtValue` over bytes on a device; the caller releases it. @throws OrtError when size and shape do not fit. */
+export function createTensorAt(tensor: DeviceTensor): NativePointer {
+  const { memory, address, byteSize, shape, elementType } = tensor;
+  const { calls } = memory.environment;
+  const out = new OutParameter();
+  const status = calls.CreateTensorWithAddressAsOrtValue(
+    memory.pointer,
+    pointerAt(address),
+    BigInt(byteSize),
+    nativeShape(shape),
+    BigInt(shape.length),
+    elementType,
+    out.cell,
+  );
+  checkStatus(calls, status);
+  return notNull(out.pointer, "OrtValue");
+}
+
+/**
+ * Inputs and outputs of runs by their names, whose values stay where they lie, host or device: the runtime reads and
+ * writes in place. It holds references of its own to the values; their bytes must outlive the runs.
+ */
 export class OrtIoBinding extends NativeHandle {
   readonly #session: OrtSession;
-  /** Values that are bound: the runtime holds its own references, these are given back with the binding. */
-  readonly #values: NativePointer[] = [];
 
   private constructor(pointer: NativePointer, session: OrtSession) {
     const { calls } = session.environment;
@@ -60,19 +79,22 @@ export class OrtIoBinding extends NativeHandle {
     return new OrtIoBinding(notNull(out.pointer, "OrtIoBinding"), session);
   }
 
-  /**
-   * @throws OrtError for a name the model does not have, after which the binding is of no use before {@linkcode clear},
-   * or when size and shape do not fit.
-   */
-  bindInput(name: string, tensor: DeviceTensor): void {
+  /** @throws OrtError for a name the model does not have; the binding is then of no use before {@linkcode clear}. */
+  bindInput(name: string, value: Deno.PointerValue): void {
     const { calls } = this.#session.environment;
-    checkStatus(calls, calls.BindInput(this.pointer, cString(name), this.#createValue(tensor)));
+    checkStatus(calls, calls.BindInput(this.pointer, cString(name), value));
   }
 
-  /** The run fails when the output turns out to have another shape. @throws OrtError as {@linkcode bindInput} */
-  bindOutput(name: string, tensor: DeviceTensor): void {
-    const { calls } = this.#session.environment;
-    checkStatus(calls, calls.BindOutput(this.pointer, cString(name), this.#createValue(tensor)));
+  /**
+   * Without a value the runtime makes one in host memory, which {@linkcode takeOutputs} gives. With one the run fails
+   * when the output turns out to have another shape. @throws OrtError as {@linkcode bindInput}
+   */
+  bindOutput(name: string, value?: Deno.PointerValue): void {
+    const { calls, cpuMemory } = this.#session.environment;
+    const status = value === undefined
+      ? calls.BindOutputToDevice(this.pointer, cString(name), cpuMemory)
+      : calls.BindOutput(this.pointer, cString(name), value);
+    checkStatus(calls, status);
   }
 
   /** Runs on the blocking pool; when it has ended, the outputs are whole. @throws OrtError */
@@ -87,41 +109,30 @@ export class OrtIoBinding extends NativeHandle {
     });
   }
 
+  /** The values of all outputs in the order in which they were bound; the caller releases every one of them. */
+  takeOutputs(): NativePointer[] {
+    const { calls, allocator } = this.#session.environment;
+    const values = new OutParameter();
+    const count = new OutParameter();
+    checkStatus(
+      calls,
+      calls.GetBoundOutputValues(this.pointer, allocator, values.cell, count.cell),
+    );
+    const { pointer } = values;
+    if (pointer === null) return [];
+    const view = new Deno.UnsafePointerView(pointer);
+    const taken = Array.from(
+      { length: count.size },
+      (_, index) => notNull(view.getPointer(8 * index), "OrtValue"),
+    );
+    checkStatus(calls, calls.AllocatorFree(allocator, pointer));
+    return taken;
+  }
+
   /** Forgets what is bound, for the next run. */
   clear(): void {
     const { calls } = this.#session.environment;
     calls.ClearBoundInputs(this.pointer);
     calls.ClearBoundOutputs(this.pointer);
-    this.#releaseValues();
-  }
-
-  #createValue({ memory, address, byteSize, shape, elementType }: DeviceTensor): NativePointer {
-    const { calls } = this.#session.environment;
-    const out = new OutParameter();
-    const status = calls.CreateTensorWithAddressAsOrtValue(
-      memory.pointer,
-      pointerAt(address),
-      BigInt(byteSize),
-      nativeShape(shape),
-      BigInt(shape.length),
-      elementType,
-      out.cell,
-    );
-    checkStatus(calls, status);
-    const value = notNull(out.pointer, "OrtValue");
-    this.#values.push(value);
-    return value;
-  }
-
-  #releaseValues(): void {
-    const { calls } = this.#session.environment;
-    for (const value of this.#values) calls.ReleaseValue(value);
-    this.#values.length = 0;
-  }
-
-  override [Symbol.dispose](): void {
-    if (this.disposed) return;
-    super[Symbol.dispose]();
-    this.#releaseValues();
   }
 }

@@ -1,5 +1,6 @@
 export { ELEMENT_TYPE, elementTypeName, ONNX_TYPE, onnxTypeName } from "./element_type.ts";
 export { checkOrtLibrary, type GlobalThreadPools, OrtEnvironment } from "./environment.ts";
+export { createTensorAt, OrtIoBinding, OrtMemory } from "./io_binding.ts";
 export { OrtError, takeStatus } from "./error.ts";
 export { OrtRunOptions, OrtSession } from "./session.ts";
 export { GRAPH_OPTIMIZATION, type SessionSettings } from "./session_options.ts";

@@ -219,9 +219,10 @@ export class Engine implements InferenceApi {
   infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
     try {
       const model = this.#findModel(request);
-      const bound = this.#memory.bind(request);
+      const bound = this.#memory.bind(request, model);
       if (bound === undefined) return model.infer(request, options);
-      return bound.settle((own) => model.infer(own, options), this.#releases);
+      const { targets } = bound;
+      return bound.settle((own) => model.infer(own, { ...options, targets }), this.#releases);
     } catch (error) {
       return Promise.reject(this.#refuse(request, error));
     }
@@ -234,10 +235,11 @@ export class Engine implements InferenceApi {
   ): Promise<void> {
     try {
       const model = this.#findModel(request);
-      const bound = this.#memory.bind(request);
+      const bound = this.#memory.bind(request, model);
       if (bound === undefined) return model.inferStream(request, receive, options);
       const receiver = bound.receive(receive, this.#releases);
-      return bound.hold((own) => model.inferStream(own, receiver, options));
+      const { targets } = bound;
+      return bound.hold((own) => model.inferStream(own, receiver, { ...options, targets }));
     } catch (error) {
       return Promise.reject(this.#refuse(request, error));
     }

@@ -49,6 +49,8 @@ export interface FakeModel {
   readonly initialize?: () => Promise<unknown>;
   /** What each instance says of its readiness; absent = it has no say. */
   readonly isReady?: ModelInstance["isReady"];
+  /** Which memory of clients the instances work on where it is. */
+  readonly memoryUse?: ModelInstance["memoryUse"];
 }
 
 /** An engine over an in-memory repository and a fake backend, in virtual time. */
@@ -188,6 +190,7 @@ export class EngineFixture {
       outcome: model.outcome ?? echo,
     });
     if (model.isReady !== undefined) Object.assign(instance, { isReady: model.isReady });
+    if (model.memoryUse !== undefined) Object.assign(instance, { memoryUse: model.memoryUse });
     this.instances.add(instance);
     const dispose = instance[Symbol.asyncDispose].bind(instance);
     instance[Symbol.asyncDispose] = async () => {

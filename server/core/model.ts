@@ -1,4 +1,9 @@
-import type { BackendModel, ExecuteResponse, ModelInstance } from "../../backends/backend.ts";
+import type {
+  BackendModel,
+  ExecuteResponse,
+  ModelInstance,
+  OutputTargets,
+} from "../../backends/backend.ts";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
@@ -8,6 +13,7 @@ import type { InferOptions, ResponseReceiver, StreamedResponse } from "./inferen
 import type { InstanceSet } from "./instance_set.ts";
 import type { Log } from "./log.ts";
 import type { ModelHold } from "./model_hold.ts";
+import { type ClientMemory, findClientMemory } from "./client_memory.ts";
 import { askReadiness } from "./model_readiness.ts";
 import { createResponse } from "./model_response.ts";
 import { type CheckedRequest, checkRequest } from "./request_check.ts";
@@ -48,8 +54,14 @@ export interface ModelParts {
   readonly batchStrategy?: Disposable | undefined;
 }
 
+/** Options of one request, with what the core found out for it. */
+export interface RunOptions extends InferOptions {
+  /** Where outputs are wanted. */
+  readonly targets?: OutputTargets | undefined;
+}
+
 /** Options of a request with any number of responses. */
-export interface StreamOptions extends InferOptions {
+export interface StreamOptions extends RunOptions {
   /** Of a request of an ensemble that holds the version: where its durations are added up. */
   readonly compute?: ComputeSums | undefined;
 }
@@ -57,7 +69,7 @@ export interface StreamOptions extends InferOptions {
 /** What a request carries through the scheduler. */
 type JobCalls = Pick<
   JobOptions,
-  "signal" | "onDone" | "onResponse" | "takesFirst" | "compute" | "isCall" | "trace"
+  "targets" | "signal" | "onDone" | "onResponse" | "takesFirst" | "compute" | "isCall" | "trace"
 >;
 
 /** One loaded version of a model. */
@@ -94,6 +106,12 @@ export class Model implements AsyncDisposable {
     return this.#parts.scheduler.inflightCount;
   }
 
+  /** Which memory of clients its instances work on where it is; undefined = none. */
+  clientMemory(): ClientMemory | undefined {
+    const instances = this.instanceSet?.instances ?? this.#parts.instances;
+    return findClientMemory(this.config, instances);
+  }
+
   /** Whether its instances say that they are ready; `true` at once when they have no say. Never rejects. */
   isReady(): true | Promise<boolean> {
     const { instances, composing = [], log } = this.#parts;
@@ -107,7 +125,7 @@ export class Model implements AsyncDisposable {
   }
 
   /** Checks and runs one request. @throws ServerError at once when it is refused. */
-  infer(request: InferRequest, options?: InferOptions): Promise<InferResponse> {
+  infer(request: InferRequest, options?: RunOptions): Promise<InferResponse> {
     if (this.config.modelTransactionPolicy?.decoupled) {
       throw new ServerError(
         "UNSUPPORTED",
@@ -129,7 +147,8 @@ export class Model implements AsyncDisposable {
         }
       };
       const takesFirst = options?.takesFirst ?? false;
-      this.#enqueue(request, checked, { signal, onDone, takesFirst, trace });
+      const targets = options?.targets;
+      this.#enqueue(request, checked, { signal, onDone, takesFirst, trace, targets });
     });
   }
 
@@ -170,7 +189,8 @@ export class Model implements AsyncDisposable {
       };
       const compute = options?.compute;
       const isCall = compute !== undefined || options?.isCall === true;
-      this.#enqueue(request, checked, { signal, onDone, onResponse, compute, isCall, trace });
+      const calls = { signal, onDone, onResponse, compute, isCall, trace };
+      this.#enqueue(request, checked, { ...calls, targets: options?.targets });
     });
   }
 

@@ -1,6 +1,6 @@
 import type { ExecuteResponse } from "../../backends/backend.ts";
 import type { InferRequest, InferResponse, ParameterValue } from "../../proto/infer.ts";
-import type { Tensor } from "../../proto/tensor.ts";
+import { type Tensor, withShape } from "../../proto/tensor.ts";
 import { classify } from "./classification.ts";
 import type { OutputLabels } from "./config_labels.ts";
 import { type OutputRule, reshapeTo, type TensorRules } from "./tensor_rules.ts";
@@ -43,7 +43,7 @@ function restoreShape(output: Tensor, rules: TensorRules): Tensor {
   const leading = rules.maxBatchSize > 0 ? 1 : 0;
   if (output.shape.length !== leading + rule.reshape.length) return output;
   const shape = reshapeTo(output.shape, leading, { from: rule.reshape, to: rule.dims });
-  return { name: output.name, datatype: output.datatype, shape, data: output.data };
+  return withShape(output, shape);
 }
 
 function classifyOutput(output: Tensor, { request, rules, labels }: ResponseContext): Tensor {

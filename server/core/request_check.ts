@@ -1,6 +1,6 @@
 import type { InferInput, InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import { formatShape, MAX_SIZE, type Tensor } from "../../proto/tensor.ts";
+import { byteSizeOf, formatShape, MAX_SIZE, type Tensor, withShape } from "../../proto/tensor.ts";
 import { checkBytesElements } from "./bytes_check.ts";
 import { batchTooLargeError, missingInputsError, shapeError } from "./request_errors.ts";
 import { requestPrefix } from "./scheduler/job.ts";
@@ -155,9 +155,9 @@ function checkInput(input: InferInput, context: InputContext): Tensor {
   else if (!rule.isNonLinear) checkByteSize(input, elements, context);
   if (rule.reshape !== undefined) {
     const shape = reshapeTo(input.shape, leading, { from: rule.dims, to: rule.reshape });
-    return { name: input.name, datatype: input.datatype, shape, data: input.data };
+    return withShape(input, shape);
   }
-  return isScalar ? { ...input, shape: [1] } : input;
+  return isScalar ? withShape(input, [1]) : input;
 }
 
 /** A client may send a 0-d tensor to a model whose configuration can only say `dims: [1]`. */
@@ -227,10 +227,11 @@ function countElements(input: InferInput, { rules, id }: InputContext): number {
 
 function checkByteSize(input: InferInput, elements: number, context: InputContext): void {
   const expected = elements * context.rule.elementSize;
-  if (input.data.byteLength === expected) return;
+  const byteSize = byteSizeOf(input);
+  if (byteSize === expected) return;
   fail(
     context.id,
     `input byte size mismatch for input '${input.name}' for model '${context.rules.model}'. ` +
-      `Expected ${expected}, got ${input.data.byteLength}`,
+      `Expected ${expected}, got ${byteSize}`,
   );
 }

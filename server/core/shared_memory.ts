@@ -1,5 +1,7 @@
 import type { InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
+import type { DevicePlace } from "../../proto/tensor.ts";
+import type { ClientMemory } from "./client_memory.ts";
 import type {
   CudaSharedMemoryRegion,
   SharedMemoryKind,
@@ -21,6 +23,8 @@ export interface OpenRegion {
   checkWhole(): void;
   /** Whether `data` is a view of this region. */
   holds(data: Uint8Array): boolean;
+  /** Where the bytes lie on a GPU; absent or undefined = in memory of this machine. */
+  place?(offset: number, byteSize: number): DevicePlace | undefined;
   /** Gives the memory back; views become empty. */
   close(): void;
 }
@@ -36,6 +40,12 @@ export interface RegionOpener {
   openSystem(key: string, offset: number, byteSize: number): Promise<OpenRegion>;
   /** @throws ServerError UNSUPPORTED without a GPU, INVALID_ARG for a wrong handle, device or size. */
   openCuda(rawHandle: Uint8Array, deviceId: number, byteSize: number): Promise<OpenRegion>;
+}
+
+/** A model, as far as regions matter. */
+export interface MemoryUser {
+  /** Which memory of clients its instances work on where it is. */
+  clientMemory(): ClientMemory | undefined;
 }
 
 /** How regions may be registered. */
@@ -207,11 +217,11 @@ export class SharedMemoryTable {
 
   /**
    * The request with its inputs taken from their regions, which are held until `release`; undefined when it uses no
-   * shared memory.
+   * shared memory. What the model works on where it is stays there.
    * @throws ServerError for an unknown region or a part outside of it.
    */
-  bind(request: InferRequest): BoundRequest | undefined {
-    return bindRequest(request, { regions: this.#regions, copies: this.#copies });
+  bind(request: InferRequest, model: MemoryUser): BoundRequest | undefined {
+    return bindRequest(request, { regions: this.#regions, copies: this.#copies, model });
   }
 
   /** Unregisters everything and refuses what comes later. */

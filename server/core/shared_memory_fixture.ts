@@ -12,6 +12,9 @@ export class FakeMemory implements RegionOpener {
   /** Regions that were opened and not closed. */
   openCount = 0;
   copyCount = 0;
+  writeCount = 0;
+  /** Where GPU regions lie, by their device; undefined = they do not tell. */
+  gpuAddress: bigint | undefined;
   readonly #system = new Uint8Array(64);
   readonly #cuda = new Uint8Array(64);
 
@@ -29,11 +32,11 @@ export class FakeMemory implements RegionOpener {
     return this.#open(this.#system, true);
   }
 
-  openCuda(): Promise<OpenRegion> {
-    return this.#open(this.#cuda, false);
+  openCuda(_handle: Uint8Array, deviceId: number): Promise<OpenRegion> {
+    return this.#open(this.#cuda, false, deviceId);
   }
 
-  #open(bytes: Uint8Array, hasViews: boolean): Promise<OpenRegion> {
+  #open(bytes: Uint8Array, hasViews: boolean, deviceId = 0): Promise<OpenRegion> {
     if (this.failure !== undefined) return Promise.reject(this.failure);
     this.openCount++;
     let isOpen = true;
@@ -48,7 +51,14 @@ export class FakeMemory implements RegionOpener {
         this.copyCount++;
         return use(offset, byteSize).slice();
       },
-      write: (data, offset) => use(offset, data.byteLength).set(data),
+      write: (data, offset) => {
+        this.writeCount++;
+        use(offset, data.byteLength).set(data);
+      },
+      place: (offset, byteSize) => {
+        if (hasViews || this.gpuAddress === undefined) return undefined;
+        return { deviceId, address: this.gpuAddress + BigInt(offset), byteSize };
+      },
       checkWhole: () => {
         if (this.damage !== undefined) throw this.damage;
       },

@@ -7,10 +7,13 @@ import type {
   SharedMemoryReference,
 } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
-import { tensorByteSize } from "../../proto/tensor.ts";
+import { byteSizeOf, createDeviceTensor, tensorByteSize } from "../../proto/tensor.ts";
+import { isPlaced, type OutputTargets } from "../../backends/backend.ts";
+import type { ClientMemory } from "./client_memory.ts";
 import type { ResponseReceiver, StreamedResponse } from "./inference_api.ts";
 import { requestPrefix } from "./scheduler/job.ts";
-import type { RegisteredRegion } from "./shared_memory.ts";
+import type { MemoryUser, RegisteredRegion } from "./shared_memory.ts";
+import { findTargets, type RegionPart } from "./shared_memory_targets.ts";
 
 /** What copies of inputs may take together, since a request of a few bytes may ask for large ones. */
 export interface CopyBudget {
@@ -22,15 +25,12 @@ export interface CopyBudget {
 export interface BindContext {
   readonly regions: ReadonlyMap<string, RegisteredRegion>;
   readonly copies: CopyBudget;
+  /** The model that is to run it. */
+  readonly model: MemoryUser;
 }
 
 /** What frees the buffers behind a response. */
 export type ResponseReleases = WeakMap<InferResponse, () => void>;
-
-interface OutputPlace {
-  readonly region: RegisteredRegion;
-  readonly reference: SharedMemoryReference;
-}
 
 const NO_BYTES = new Uint8Array();
 
@@ -65,18 +65,28 @@ export class BoundRequest {
   readonly #given: InferRequest;
   readonly #context: BindContext;
   readonly #held = new Set<RegisteredRegion>();
-  readonly #places = new Map<string, OutputPlace>();
+  readonly #places = new Map<string, RegionPart>();
+  readonly #sources: RegionPart[] = [];
+  readonly #memory: ClientMemory | undefined;
   #request: InferRequest;
+  #targets: OutputTargets | undefined;
   #copiedByteSize = 0;
+  #isReleased = false;
 
   constructor(request: InferRequest, context: BindContext) {
     this.#given = this.#request = request;
     this.#context = context;
+    this.#memory = context.model.clientMemory();
   }
 
-  /** The request as a model takes it: all inputs with their bytes. */
+  /** The request as a model takes it: all inputs with their bytes, or the place of them that the model can reach. */
   get request(): InferRequest {
     return this.#request;
+  }
+
+  /** Where instances may write outputs themselves. */
+  get targets(): OutputTargets | undefined {
+    return this.#targets;
   }
 
   /** Takes the inputs and finds the places of the outputs. Call it once. */
@@ -84,21 +94,41 @@ export class BoundRequest {
     const inputs = this.#given.inputs.map((input) => this.#openInput(input));
     const outputs = this.#given.outputs.map((output) => this.#openOutput(output));
     this.#request = { ...this.#given, inputs, outputs };
+    if (this.#places.size === 0 || this.#memory === undefined) return;
+    const use = {
+      inputs: this.#sources,
+      outputs: this.#places,
+      copy: (part: RegionPart, byteSize: number) => this.#copy(part, byteSize),
+    };
+    this.#targets = findTargets(use, this.#memory);
   }
 
   #openInput(input: InferInput): InferInput {
-    const { sharedMemory, ...tensor } = input;
+    const { sharedMemory } = input;
     if (sharedMemory === undefined) return input;
+    const { name, datatype, shape } = input;
     const region = this.#find(sharedMemory);
     const { offset, byteSize } = sharedMemory;
-    if (byteSize === 0) return { ...tensor, data: NO_BYTES };
+    if (byteSize === 0) return { name, datatype, shape, data: NO_BYTES };
+    const part = { region, reference: sharedMemory };
+    this.#sources.push(part);
+    const copy = (): Uint8Array => {
+      this.#checkCopy(input, byteSize);
+      return this.#copy(part, byteSize);
+    };
     // The lengths inside BYTES are checked once and read later: nobody may change them in between.
-    const { memory } = region;
-    const mayView = tensor.datatype !== "BYTES";
-    const view = mayView ? access(region, () => memory.view(offset, byteSize)) : undefined;
-    if (view !== undefined) return { ...tensor, data: view };
-    this.#checkCopy(tensor, byteSize);
-    return { ...tensor, data: access(region, () => memory.copy(offset, byteSize)) };
+    if (datatype === "BYTES") return { name, datatype, shape, data: copy() };
+    const place = region.memory.place?.(offset, byteSize);
+    if (place !== undefined && this.#memory?.cudaDeviceIds.has(place.deviceId)) {
+      return createDeviceTensor(input, place, copy);
+    }
+    const view = access(region, () => region.memory.view(offset, byteSize));
+    return { name, datatype, shape, data: view ?? copy() };
+  }
+
+  #copy({ region, reference: { offset } }: RegionPart, byteSize: number): Uint8Array {
+    if (this.#isReleased) throw new TypeError("A region is read after the end of the request");
+    return access(region, () => region.memory.copy(offset, byteSize));
   }
 
   /** Checks a size before memory is taken for it, which the model's own check comes too late for. */
@@ -209,10 +239,11 @@ export class BoundRequest {
     try {
       const converted = this.finish(response);
       if (release === undefined) return converted;
-      const data = new Set(response.outputs.map((output) => output.data));
-      if (converted.outputs.some((output) => data.has(output.data))) {
-        releases.set(converted, release);
-      } else release();
+      const isNeeded = converted.outputs.some(({ data }, index) =>
+        data !== NO_BYTES && data === response.outputs[index]!.data
+      );
+      if (isNeeded) releases.set(converted, release);
+      else release();
       return converted;
     } catch (error) {
       release?.();
@@ -239,18 +270,21 @@ export class BoundRequest {
       return { ...output, data: output.data.slice() };
     }
     const { region, reference } = place;
-    const { byteLength } = output.data;
-    if (byteLength > reference.byteSize) {
+    const { name, datatype, shape } = output;
+    const byteSize = byteSizeOf(output);
+    if (byteSize > reference.byteSize) {
       throw new ServerError(
         "INTERNAL",
-        `shared memory size specified with the request for output '${output.name}' ` +
-          `(${reference.byteSize} bytes) should be at least ${byteLength} bytes to hold the results`,
+        `shared memory size specified with the request for output '${name}' ` +
+          `(${reference.byteSize} bytes) should be at least ${byteSize} bytes to hold the results`,
       );
     }
-    if (byteLength > 0) {
+    const target = this.#targets?.get(name);
+    const isThere = target !== undefined && isPlaced(output, target);
+    if (byteSize > 0 && !isThere) {
       access(region, () => region.memory.write(output.data, reference.offset));
     }
-    return { ...output, data: NO_BYTES, sharedMemory: reference };
+    return { name, datatype, shape, data: NO_BYTES, sharedMemory: reference };
   }
 
   /** Whether the bytes are those of a region: a model may answer with views of its inputs. */
@@ -263,6 +297,7 @@ export class BoundRequest {
   release(): void {
     for (const region of this.#held) region.leave();
     this.#held.clear();
+    this.#isReleased = true;
     this.#context.copies.usedByteSize -= this.#copiedByteSize;
     this.#copiedByteSize = 0;
   }

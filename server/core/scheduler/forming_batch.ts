@@ -1,3 +1,4 @@
+import { byteSizeOf } from "../../../proto/tensor.ts";
 import type { BatchInput, BatchRequest } from "../batch_strategy_api.ts";
 import type { LoadedBatchStrategy } from "./batch_strategy.ts";
 import type { Job } from "./job.ts";
@@ -144,7 +145,7 @@ class JobView implements BatchRequest {
       name: tensor.name,
       datatype: tensor.datatype,
       shape: tensor.shape,
-      byteSize: tensor.data.byteLength,
+      byteSize: byteSizeOf(tensor),
       get data() {
         return tensor.data;
       },

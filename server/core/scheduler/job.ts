@@ -1,4 +1,10 @@
-import type { ExecuteOutcome, ExecuteRequest, ExecuteResponse } from "../../../backends/backend.ts";
+import type {
+  ExecuteOutcome,
+  ExecuteRequest,
+  ExecuteResponse,
+  InstancePlacement,
+  OutputTargets,
+} from "../../../backends/backend.ts";
 import type { CancelSignal, ParameterValue } from "../../../proto/infer.ts";
 import { ServerError } from "../../../proto/status.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
@@ -27,6 +33,8 @@ export interface JobOptions {
   readonly batchSize: number;
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly string[];
+  /** Where outputs are wanted, when instances may write there. */
+  readonly targets?: OutputTargets | undefined;
   readonly parameters: Readonly<Record<string, ParameterValue>>;
   readonly sequenceStart?: boolean;
   readonly sequenceEnd?: boolean;
@@ -73,6 +81,7 @@ export class Job implements ExecuteRequest {
   readonly id: string;
   readonly batchSize: number;
   readonly parameters: Readonly<Record<string, ParameterValue>>;
+  readonly targets: OutputTargets | undefined;
   readonly signal: CancelSignal | undefined;
   readonly priority: number;
   readonly timeoutUs: number;
@@ -104,8 +113,9 @@ export class Job implements ExecuteRequest {
   outcome: ExecuteOutcome | undefined;
   /** Told of the responses; kept by the pool that runs the job. */
   observer: ResponseObserver | undefined;
-  /** When its execution began, ms; kept by the pool. */
+  /** When its execution began, ms, and where; kept by the pool. */
   executeStartMs = 0;
+  placement: InstancePlacement | undefined;
   /** Its last execution, when that left the job unfinished; kept by the observer. */
   executeTimes: ExecuteTimes | undefined;
   /** Responses sent so far, and when the last of them was, ms; kept by the observer. */
@@ -141,6 +151,7 @@ export class Job implements ExecuteRequest {
     this.outputs = options.outputs;
     this.parameters = options.parameters;
     this.signal = options.signal;
+    this.targets = options.targets;
     this.priority = options.priority;
     this.timeoutUs = options.timeoutUs;
     this.startMs = options.startMs;
