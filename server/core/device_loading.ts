@@ -4,6 +4,7 @@ import { ServerError, type StatusCode } from "../../proto/status.ts";
 import type { ConfigSource } from "./config_complete.ts";
 import type { KindChoice } from "./instance_kinds.ts";
 import type { Log } from "./log.ts";
+import type { VersionStatistics } from "./statistics.ts";
 
 /** One try to load a version. */
 export interface LoadAttempt {
@@ -83,6 +84,18 @@ export interface GpuLimitParts {
   readonly devices?: Devices | undefined;
   /** `--model-load-gpu-limit` by GPU. */
   readonly modelLoadGpuLimits?: ReadonlyMap<number, number> | undefined;
+}
+
+/** Has what an instance on a GPU of NVIDIA's does counted with the GPU's UUID, where that is known. */
+export async function countOnGpu(
+  statistics: VersionStatistics,
+  { kind, deviceId, device = "cuda" }: InstancePlacement,
+  { devices }: GpuLimitParts,
+): Promise<void> {
+  if (kind !== "KIND_GPU" || device !== "cuda" || devices === undefined) return;
+  const { gpus } = await devices.gpus();
+  const uuid = gpus.find(({ id }) => id === deviceId)?.uuid ?? "";
+  if (uuid !== "") statistics.addGpu(deviceId, uuid);
 }
 
 /** Refuses an instance on a GPU whose memory is in use beyond its limit. @throws ServerError UNAVAILABLE */

@@ -5,14 +5,13 @@ import {
   type ModelStatistics,
   ModelStatisticsSchema,
 } from "../../proto/gen/grpc_service_pb.ts";
-import type { ExecuteResponse } from "../../backends/backend.ts";
+import type { ExecuteResponse, InstancePlacement } from "../../backends/backend.ts";
 import type { ServerError } from "../../proto/status.ts";
 import { CacheStatistics, type CacheUseSnapshot } from "./cache_statistics.ts";
 import type { Clock } from "./clock.ts";
 import { durationMessage } from "./duration_count.ts";
 import { ResponseStatistics } from "./response_statistics.ts";
-import type { LatencyHistogramSnapshot, LatencySummarySnapshot } from "./latency.ts";
-import { LatencyHistogram, LatencySummary } from "./latency.ts";
+import { RequestCounts, type RequestCountsSnapshot, sumRequestCounts } from "./request_counts.ts";
 import type { CacheObserver } from "./scheduler/caching_scheduler.ts";
 import type { ExecuteTimes, JobObserver } from "./scheduler/instance_pool.ts";
 import { type ComputeSums, type FailureReason, isRescheduled, type Job } from "./scheduler/job.ts";
@@ -44,28 +43,29 @@ export interface StatisticsOptions {
 }
 
 /** Plain copy of what was counted for one model version, taken in one step. Durations are whole microseconds. */
-export interface VersionSnapshot {
+export interface VersionSnapshot extends RequestCountsSnapshot {
   readonly model: string;
   /** Path of the repository; absent without namespacing. */
   readonly namespace?: string;
   readonly version: number;
   readonly tags: Readonly<Record<string, string>>;
   readonly received: number;
-  readonly success: number;
-  readonly failures: Readonly<Record<FailureReason, number>>;
   readonly inflight: number;
   readonly pending: number;
-  readonly inferenceCount: number;
-  readonly executionCount: number;
   readonly batchRetryCount: number;
   /** Absent = 0. */
   readonly kindFallbackCount?: number;
-  readonly durationsUs: Readonly<Record<RequestDuration, number>>;
   readonly loadSeconds: number;
-  readonly firstResponse?: LatencyHistogramSnapshot;
-  readonly summaries?: Readonly<Record<RequestDuration, LatencySummarySnapshot>>;
+  /** Of versions with instances on GPUs: what ran on none of them, and what on each; together the counts above. */
+  readonly children?: readonly ChildSnapshot[];
   /** Of versions that use the response cache. */
   readonly cache?: CacheUseSnapshot;
+}
+
+/** What was counted of a version on one GPU. */
+export interface ChildSnapshot extends RequestCountsSnapshot {
+  /** Absent = on no GPU. */
+  readonly gpuUuid?: string;
 }
 
 interface BatchCount {
@@ -99,26 +99,17 @@ export interface VersionStatisticsOptions {
  */
 export class VersionStatistics implements JobObserver, CacheObserver {
   readonly #options: VersionStatisticsOptions;
-  readonly #failures: Record<FailureReason, number> = {
-    REJECTED: 0,
-    CANCELED: 0,
-    BACKEND: 0,
-    OTHER: 0,
-  };
-  readonly #sumsMs: Record<RequestDuration, number> = emptyDurations();
-  readonly #sumsUs: Record<RequestDuration, number> = emptyDurations();
+  /** Of what ran on no GPU, or never. */
+  readonly #rest: RequestCounts;
+  /** By CUDA's number of the GPU. */
+  readonly #gpus = new Map<number, { readonly uuid: string; readonly counts: RequestCounts }>();
   readonly #batches = new Map<number, BatchCount>();
-  readonly #histogram: LatencyHistogram | undefined;
   readonly #responses: ResponseStatistics | undefined;
   readonly #cache: CacheStatistics | undefined;
-  readonly #summaries: Record<RequestDuration, LatencySummary> | undefined;
   #received = 0;
-  #success = 0;
   #failed = 0;
   #failMs = 0;
   #pending = 0;
-  #inferenceCount = 0;
-  #executionCount = 0;
   #batchRetryCount = 0;
   #lastInferenceMs = 0;
   #loadMs = 0;
@@ -126,12 +117,16 @@ export class VersionStatistics implements JobObserver, CacheObserver {
   constructor(options: VersionStatisticsOptions) {
     this.#options = options;
     if (options.decoupled) this.#responses = new ResponseStatistics();
-    const { firstResponseBuckets, summaryQuantiles } = options.statistics;
-    if (options.cached) this.#cache = new CacheStatistics(summaryQuantiles);
-    if (firstResponseBuckets !== undefined) {
-      this.#histogram = new LatencyHistogram(firstResponseBuckets);
-    }
-    if (summaryQuantiles !== undefined) this.#summaries = createSummaries(summaryQuantiles);
+    const { statistics, clock } = options;
+    if (options.cached) this.#cache = new CacheStatistics(statistics.summaryQuantiles);
+    this.#rest = new RequestCounts(statistics, clock);
+  }
+
+  /** Counts what runs on a GPU from now on apart, with the label `gpu_uuid` (observability.md §1.1). */
+  addGpu(deviceId: number, uuid: string): void {
+    if (this.#gpus.has(deviceId)) return;
+    const { statistics, clock } = this.#options;
+    this.#gpus.set(deviceId, { uuid, counts: new RequestCounts(statistics, clock) });
   }
 
   accepted(_job: Job): void {
@@ -146,13 +141,14 @@ export class VersionStatistics implements JobObserver, CacheObserver {
   dropped(job: Job, reason: FailureReason, nowMs: number): void {
     this.#pending--;
     job.executeTimes = undefined;
-    this.#fail(job, reason, nowMs);
+    this.#fail(job, reason, nowMs, this.#rest);
   }
 
   executed(jobs: readonly Job[], times: ExecuteTimes): void {
     const inputMs = Math.max(0, times.inputEndMs - times.startMs);
     const inferMs = Math.max(0, times.outputStartMs - times.inputEndMs);
     const outputMs = Math.max(0, times.endMs - times.outputStartMs);
+    const counts = this.#countsOf(jobs[0]);
     let rows = 0;
     for (const job of jobs) {
       rows += Math.max(1, job.batchSize);
@@ -170,12 +166,12 @@ export class VersionStatistics implements JobObserver, CacheObserver {
       job.executeTimes = undefined;
       if ("error" in outcome) {
         const reason = isCancellation(job, outcome.error) ? "CANCELED" : "BACKEND";
-        this.#fail(job, reason, times.endMs);
+        this.#fail(job, reason, times.endMs, counts);
       } else {
         this.#succeed(job, times, inputMs, inferMs, outputMs);
       }
     }
-    this.#countBatch(rows, { inputMs, inferMs, outputMs });
+    this.#countBatch(counts, rows, { inputMs, inferMs, outputMs });
   }
 
   /** A request of an ensemble that was started at `startMs` succeeded: durations are sums over its steps. */
@@ -183,16 +179,27 @@ export class VersionStatistics implements JobObserver, CacheObserver {
     const endMs = this.#options.clock.now();
     const times = { startMs, inputEndMs: startMs, outputStartMs: endMs, endMs };
     this.#succeed(job, times, sums.inputMs, sums.inferMs, sums.outputMs);
-    this.#countBatch(Math.max(1, job.batchSize), sums);
+    this.#countBatch(this.#rest, Math.max(1, job.batchSize), sums);
   }
 
   /** A request failed after it had left the queue. */
   failed(job: Job, reason: FailureReason, nowMs: number): void {
-    this.#fail(job, reason, nowMs);
+    this.#fail(job, reason, nowMs, this.#countsOf(job));
   }
 
-  #countBatch(rows: number, { inputMs, inferMs, outputMs }: ComputeSums): void {
-    this.#executionCount++;
+  /** Where it is counted what an instance did. */
+  #countsOf(job: Job | undefined): RequestCounts {
+    const placement = this.#gpus.size === 0 ? undefined : job?.placement;
+    if (!isOnCuda(placement)) return this.#rest;
+    return this.#gpus.get(placement.deviceId)?.counts ?? this.#rest;
+  }
+
+  #countBatch(
+    counts: RequestCounts,
+    rows: number,
+    { inputMs, inferMs, outputMs }: ComputeSums,
+  ): void {
+    counts.executionCount++;
     this.#lastInferenceMs = this.#options.clock.wallNow();
     let batch = this.#batches.get(rows);
     if (batch === undefined) {
@@ -214,8 +221,8 @@ export class VersionStatistics implements JobObserver, CacheObserver {
       ? job.isAborted
       : "error" in response && isCancellation(job, response.error);
     this.#responses.count(index, response, { startMs, endMs, isCancelled });
-    if (index === 0 && this.#histogram !== undefined && !isCancelled) {
-      this.#histogram.observe(Math.floor(endMs - job.startMs));
+    if (index === 0 && !isCancelled) {
+      this.#countsOf(job).histogram?.observe(Math.floor(endMs - job.startMs));
     }
   }
 
@@ -223,7 +230,8 @@ export class VersionStatistics implements JobObserver, CacheObserver {
     const times = job.executeTimes!;
     const nowMs = this.#options.clock.now();
     if (failure !== undefined) {
-      this.#fail(job, isCancellation(job, failure) ? "CANCELED" : "BACKEND", nowMs);
+      const reason = isCancellation(job, failure) ? "CANCELED" : "BACKEND";
+      this.#fail(job, reason, nowMs, this.#countsOf(job));
       return;
     }
     // A model that streams computes until its last response.
@@ -240,16 +248,17 @@ export class VersionStatistics implements JobObserver, CacheObserver {
 
   cacheHit(job: Job, lookup: { readonly startMs: number; readonly endMs: number }): void {
     this.#pending--;
-    this.#success++;
+    const counts = this.#rest;
+    counts.success++;
     const requestMs = lookup.endMs - job.startMs;
-    this.#add("request", requestMs);
-    this.#add("queue", lookup.startMs - job.queueStartMs);
+    counts.add("request", requestMs);
+    counts.add("queue", lookup.startMs - job.queueStartMs);
     this.#cache?.hit.add(lookup.endMs - lookup.startMs, lookup.endMs);
-    this.#histogram?.observe(Math.floor(requestMs));
+    counts.histogram?.observe(Math.floor(requestMs));
   }
 
   cacheMiss(durationMs: number): void {
-    this.#add("request", durationMs);
+    this.#rest.add("request", durationMs);
     this.#cache?.miss.add(durationMs, this.#options.clock.now());
   }
 
@@ -269,36 +278,26 @@ export class VersionStatistics implements JobObserver, CacheObserver {
     inferMs: number,
     outputMs: number,
   ): void {
-    this.#success++;
-    this.#inferenceCount += Math.max(1, job.batchSize);
+    const counts = this.#countsOf(job);
+    counts.success++;
+    counts.inferenceCount += Math.max(1, job.batchSize);
     if (job.compute !== undefined) {
       job.compute.inputMs += inputMs;
       job.compute.inferMs += inferMs;
       job.compute.outputMs += outputMs;
     }
     const requestMs = times.endMs - job.startMs;
-    this.#add("request", requestMs);
-    this.#add("queue", times.startMs - job.queueStartMs);
-    this.#add("compute_input", inputMs);
-    this.#add("compute_infer", inferMs);
-    this.#add("compute_output", outputMs);
+    counts.add("request", requestMs);
+    counts.add("queue", times.startMs - job.queueStartMs);
+    counts.add("compute_input", inputMs);
+    counts.add("compute_infer", inferMs);
+    counts.add("compute_output", outputMs);
     // The first response of a decoupled model was observed when it was sent.
-    if (this.#histogram !== undefined && job.responseCount === 0) {
-      this.#histogram.observe(Math.floor(requestMs));
-    }
+    if (job.responseCount === 0) counts.histogram?.observe(Math.floor(requestMs));
   }
 
-  #add(kind: RequestDuration, durationMs: number): void {
-    this.#sumsMs[kind] += durationMs;
-    const wholeUs = Math.floor(durationMs * 1000);
-    this.#sumsUs[kind] += wholeUs;
-    if (this.#summaries !== undefined) {
-      this.#summaries[kind].observe(wholeUs, this.#options.clock.now());
-    }
-  }
-
-  #fail(job: Job, reason: FailureReason, nowMs: number): void {
-    this.#failures[reason]++;
+  #fail(job: Job, reason: FailureReason, nowMs: number, counts: RequestCounts): void {
+    counts.failures[reason]++;
     this.#failed++;
     this.#failMs += nowMs - job.startMs;
   }
@@ -306,45 +305,50 @@ export class VersionStatistics implements JobObserver, CacheObserver {
   /** Everything counted, for the metrics. */
   snapshot(): VersionSnapshot {
     const { model, namespace, version, tags, clock } = this.#options;
-    const summaries = this.#summaries;
+    const children = this.#children();
+    const counts = sumRequestCounts(children);
     return {
+      ...counts,
       model,
       ...(namespace === undefined || namespace === "" ? {} : { namespace }),
       version,
       tags,
       received: this.#received,
-      success: this.#success,
-      failures: { ...this.#failures },
-      inflight: this.#received - this.#success - this.#failed,
+      inflight: this.#received - counts.success - this.#failed,
       pending: this.#pending,
-      inferenceCount: this.#inferenceCount,
-      executionCount: this.#executionCount,
       batchRetryCount: this.#batchRetryCount,
       kindFallbackCount: this.#options.kindFallbackCount ?? 0,
-      durationsUs: { ...this.#sumsUs },
       loadSeconds: this.#loadMs / 1000,
-      ...(this.#histogram === undefined ? {} : { firstResponse: this.#histogram.snapshot() }),
-      ...(summaries === undefined ? {} : {
-        summaries: mapDurations((kind) => summaries[kind].snapshot(clock.now())),
-      }),
+      ...(children.length === 1 ? {} : { children }),
       ...(this.#cache === undefined ? {} : { cache: this.#cache.snapshot(clock.now()) }),
     };
   }
 
+  #children(): readonly ChildSnapshot[] {
+    const gpus = [...this.#gpus.values()];
+    return [
+      this.#rest.snapshot(),
+      ...gpus.map(({ uuid, counts }) => ({ ...counts.snapshot(), gpuUuid: uuid })),
+    ];
+  }
+
   /** Everything counted, as the statistics extension shows it (observability.md §3). */
   toMessage(): ModelStatistics {
-    const success = this.#success;
+    const all = [this.#rest, ...[...this.#gpus.values()].map(({ counts }) => counts)];
+    const sum = (valueOf: (counts: RequestCounts) => number) =>
+      all.reduce((total, counts) => total + valueOf(counts), 0);
+    const success = sum((counts) => counts.success);
     const hit = this.#cache?.hit ?? { count: 0, sumMs: 0 };
     const miss = this.#cache?.miss ?? { count: 0, sumMs: 0 };
     const duration = (kind: RequestDuration, count = success) =>
-      statistic(count, this.#sumsMs[kind]);
+      statistic(count, sum(({ sumsMs }) => sumsMs[kind]));
     const executedCount = success - hit.count;
     return create(ModelStatisticsSchema, {
       name: this.#options.model,
       version: String(this.#options.version),
       lastInference: BigInt(this.#lastInferenceMs),
-      inferenceCount: BigInt(this.#inferenceCount),
-      executionCount: BigInt(this.#executionCount),
+      inferenceCount: BigInt(sum(({ inferenceCount }) => inferenceCount)),
+      executionCount: BigInt(sum(({ executionCount }) => executionCount)),
       inferenceStats: create(InferStatisticsSchema, {
         success: duration("request"),
         fail: statistic(this.#failed, this.#failMs),
@@ -368,28 +372,15 @@ export class VersionStatistics implements JobObserver, CacheObserver {
   }
 }
 
+/** Whether an instance runs on a GPU of NVIDIA's, which has a UUID. */
+function isOnCuda(placement: InstancePlacement | undefined): placement is InstancePlacement {
+  return placement?.kind === "KIND_GPU" && (placement.device ?? "cuda") === "cuda";
+}
+
 function isCancellation(job: Job, error: ServerError): boolean {
   return error.code === "CANCELLED" && job.isAborted;
 }
 
 function statistic(count: number, sumMs: number) {
   return durationMessage({ count, sumMs });
-}
-
-function mapDurations<Value>(make: (kind: RequestDuration) => Value) {
-  return {
-    request: make("request"),
-    queue: make("queue"),
-    compute_input: make("compute_input"),
-    compute_infer: make("compute_infer"),
-    compute_output: make("compute_output"),
-  };
-}
-
-function emptyDurations(): Record<RequestDuration, number> {
-  return mapDurations(() => 0);
-}
-
-function createSummaries(quantiles: readonly number[]): Record<RequestDuration, LatencySummary> {
-  return mapDurations(() => new LatencySummary(quantiles));
 }

@@ -1,5 +1,5 @@
 import type { MetricsSnapshot } from "../core/metrics_snapshot.ts";
-import type { VersionSnapshot } from "../core/statistics.ts";
+import type { ChildSnapshot, VersionSnapshot } from "../core/statistics.ts";
 import {
   CACHE_FAMILIES,
   VERSION_CACHE_FAMILIES,
@@ -47,8 +47,10 @@ export function formatMetrics(
     if (family.isLatency && !options.counterLatencies) continue;
     pushHead(lines, family);
     for (const version of versions) {
-      const labels = versionLabels(version);
-      for (const sample of family.samples(version)) pushSample(lines, family.name, sample, labels);
+      for (const child of childrenOf(version, family)) {
+        const labels = versionLabels(child);
+        for (const sample of family.samples(child)) pushSample(lines, family.name, sample, labels);
+      }
     }
   }
   if (cache !== undefined) {
@@ -98,8 +100,20 @@ function optionalFamilies(
   ];
 }
 
-function versionLabels({ model, namespace, version, tags }: VersionSnapshot): Labels {
+/** Versions on GPUs have a child for each of them, and one for what ran on none (observability.md §1.1). */
+function childrenOf(
+  version: VersionSnapshot,
+  { isPerInstance }: Family<VersionSnapshot>,
+): readonly (VersionSnapshot & ChildSnapshot)[] {
+  const { children } = version;
+  if (children === undefined || isPerInstance !== true) return [version];
+  return children.map((child) => ({ ...version, ...child }));
+}
+
+function versionLabels(child: VersionSnapshot & ChildSnapshot): Labels {
+  const { model, namespace, version, tags, gpuUuid } = child;
   const labels: Record<string, string> = { model, version: String(version) };
+  if (gpuUuid !== undefined) labels["gpu_uuid"] = gpuUuid;
   if (namespace !== undefined) labels["namespace"] = namespace;
   for (const [key, value] of Object.entries(tags)) labels[labelName(key)] = value;
   return labels;

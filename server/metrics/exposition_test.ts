@@ -105,3 +105,17 @@ Deno.test("formatMetrics() prints histogram, summaries and CPU gauges where they
   assert.ok(!text.includes("nv_cpu_memory_used_bytes 2"));
   assert.ok(!text.includes("nv_gpu_power_usage{"));
 });
+
+Deno.test("formatMetrics() shows what ran on a GPU with its UUID", () => {
+  const { success, failures, inferenceCount, executionCount, durationsUs } = SNAPSHOT;
+  const child = { success, failures, inferenceCount, executionCount, durationsUs };
+  const children = [{ ...child, success: 1 }, { ...child, success: 4, gpuUuid: "GPU-7" }];
+  const text = formatMetrics({ versions: [{ ...SNAPSHOT, tags: {}, children }] });
+  assert.ok(text.includes('nv_inference_request_success{model="m",version="2"} 1\n'));
+  assert.ok(
+    text.includes('nv_inference_request_success{gpu_uuid="GPU-7",model="m",version="2"} 4\n'),
+  );
+  assert.equal(text.match(/^nv_inference_request_failure\{.*GPU-7/gm)?.length, 4);
+  assert.equal(text.match(/^nv_inference_pending_request_count\{/gm)?.length, 1);
+  assert.equal(text.match(/^nv_model_load_duration_secs\{/gm)?.length, 1);
+});

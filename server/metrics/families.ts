@@ -14,6 +14,8 @@ export interface Family<Source> {
   readonly help: string;
   /** A duration that `counter_latencies=false` hides. */
   readonly isLatency?: true;
+  /** Counted by the instances: those on a GPU have a child of their own. */
+  readonly isPerInstance?: true;
   readonly samples: (source: Source) => readonly Sample[];
 }
 
@@ -29,6 +31,7 @@ function latency(name: string, kind: Duration, help: string): Family<VersionSnap
     type: "counter",
     help,
     isLatency: true,
+    isPerInstance: true,
     samples: ({ durationsUs }) => one(durationsUs[kind]),
   };
 }
@@ -38,6 +41,7 @@ function summary(name: string, kind: Duration, help: string): Family<VersionSnap
     name,
     type: "summary",
     help,
+    isPerInstance: true,
     samples: ({ summaries, cache }) => {
       if (summaries === undefined) return [];
       // A request that was looked up in the cache counts twice: the reference shows no summary of it.
@@ -60,12 +64,14 @@ export const VERSION_FAMILIES: readonly Family<VersionSnapshot>[] = [
   {
     name: "nv_inference_request_success",
     type: "counter",
+    isPerInstance: true,
     help: "Number of successful inference requests, all batch sizes",
     samples: ({ success }) => one(success),
   },
   {
     name: "nv_inference_request_failure",
     type: "counter",
+    isPerInstance: true,
     help: "Number of failed inference requests, all batch sizes",
     samples: ({ failures }) =>
       FAILURE_REASONS.map((reason) => ({ labels: { reason }, value: failures[reason] })),
@@ -73,12 +79,14 @@ export const VERSION_FAMILIES: readonly Family<VersionSnapshot>[] = [
   {
     name: "nv_inference_count",
     type: "counter",
+    isPerInstance: true,
     help: "Number of inferences performed (does not include cached requests)",
     samples: ({ inferenceCount }) => one(inferenceCount),
   },
   {
     name: "nv_inference_exec_count",
     type: "counter",
+    isPerInstance: true,
     help: "Number of model executions performed (does not include cached requests)",
     samples: ({ executionCount }) => one(executionCount),
   },
@@ -149,6 +157,7 @@ export const VERSION_FAMILIES: readonly Family<VersionSnapshot>[] = [
 export const HISTOGRAM_FAMILIES: readonly Family<VersionSnapshot>[] = [{
   name: "nv_inference_first_response_histogram_ms",
   type: "histogram",
+  isPerInstance: true,
   help: "Duration from request to first response in milliseconds",
   samples: ({ firstResponse }) => {
     if (firstResponse === undefined) return [];

@@ -122,6 +122,29 @@ def test_metrics_of_gpus(server):
     assert first["nv_pinned_memory_pool_used_bytes"] == 0
 
 
+def test_metrics_of_models_on_gpus_name_the_gpu(server):
+    """Each GPU has a child of its own; what ran on none of them, and on the CPU, has none."""
+    protocol = PROTOCOLS["http"](server)
+    before = metrics_of(server)
+    for model in ("strict", "on_cpu"):
+        for _ in range(3):
+            protocol.infer(model, {"INPUT0": FLOATS})
+    protocol.close()
+    after = metrics_of(server)
+    grown = {name: value - before[name] for name, value in after.items() if value != before[name]}
+    strict = '{gpu_uuid="%s",model="strict",version="1"}' % (UUID % 1)
+    assert grown[f"nv_inference_request_success{strict}"] == 3
+    assert grown[f"nv_inference_count{strict}"] == 3
+    assert grown[f"nv_inference_exec_count{strict}"] == 3
+    assert f"nv_inference_request_duration_us{strict}" in grown
+    assert grown['nv_inference_request_success{model="on_cpu",version="1"}'] == 3
+    assert after['nv_inference_request_success{model="strict",version="1"}'] == 0
+    auto = [name for name in after if name.startswith("nv_inference_count{") and 'model="auto"' in name]
+    assert sorted("gpu_uuid" in name for name in auto) == [False, True, True]
+    assert not [name for name in after if "gpu_uuid" in name and 'model="on_cpu"' in name]
+    assert not [name for name in after if "pending_request_count" in name and "gpu_uuid" in name]
+
+
 def test_devices(server):
     answer = call(server, "GET", "/v2/devices")
     assert answer.status == 200

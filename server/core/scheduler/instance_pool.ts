@@ -175,6 +175,7 @@ export class InstancePool {
       job.state = "executing";
       job.observer = this.#observer;
       job.executeStartMs = startMs;
+      job.placement = instance.placement;
       job.unwatch();
       if (job.trace !== undefined) job.trace.tensors("TENSOR_BACKEND_INPUT", job.inputs);
     }
