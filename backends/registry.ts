@@ -22,11 +22,7 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
     const { PyTorchBackend } = await import("./pytorch/mod.ts");
     return new PyTorchBackend(context);
   }],
-  // SavedModels and frozen graphs, on OpenVINO.
-  ["tensorflow", async (context) => {
-    const { OpenVinoBackend, TENSORFLOW_PLACE } = await import("./openvino/mod.ts");
-    return new OpenVinoBackend(context, TENSORFLOW_PLACE);
-  }],
+  ["tensorflow", openTensorFlow],
   ["identity", async (context) => {
     const { createIdentityBackend } = await import("./identity/mod.ts");
     return createIdentityBackend(context);
@@ -95,6 +91,18 @@ async function openOnnxRuntime(context: BackendContext): Promise<Backend> {
   context.log.warning(`ONNX models run on onnxruntime-web: ${refusal}`);
   const { OnnxWebBackend } = await import("./onnxruntime_web/mod.ts");
   return new OnnxWebBackend(context, "onnxruntime");
+}
+
+/** The library of TensorFlow where there is one, else OpenVINO, which reads most of such models. */
+async function openTensorFlow(context: BackendContext): Promise<Backend> {
+  const { findTensorFlowRefusal, TensorFlowBackend } = await import("./tensorflow/mod.ts");
+  const refusal = await findTensorFlowRefusal(context.settings);
+  if (refusal === undefined) return new TensorFlowBackend(context);
+  const { isOpenVinoThere, OpenVinoBackend, TENSORFLOW_PLACE } = await import("./openvino/mod.ts");
+  // Without either, what is missing is told by each model that needs it.
+  if (!isOpenVinoThere(context.settings)) return new TensorFlowBackend(context);
+  context.log.warning(`TensorFlow models run on OpenVINO: ${refusal}`);
+  return new OpenVinoBackend(context, TENSORFLOW_PLACE);
 }
 
 async function openPythonBased(

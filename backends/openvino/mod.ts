@@ -1,2 +1,2 @@
-export { TENSORFLOW_PLACE } from "./model_file.ts";
-export { OpenVinoBackend } from "./openvino_backend.ts";
+export { TENSORFLOW_PLACE } from "../model_path.ts";
+export { isOpenVinoThere, OpenVinoBackend } from "./openvino_backend.ts";

@@ -7,6 +7,7 @@ import type {
   Backend,
   BackendContext,
   BackendModel,
+  BackendSettings,
   InstancePreference,
   ModelSource,
 } from "../backend.ts";
@@ -16,7 +17,7 @@ import { integerSetting } from "../onnx_setting_values.ts";
 import { checkSignature } from "../onnx_signature_check.ts";
 import { type CompileSettings, readCompileSettings } from "./compile_settings.ts";
 import { openVinoError, OpenVinoModel } from "./model.ts";
-import { type FilePlace, findModelPath, OPENVINO_PLACE } from "./model_file.ts";
+import { type FilePlace, findModelPath, OPENVINO_PLACE } from "../model_path.ts";
 import { namePorts, toSignature } from "./signature.ts";
 
 /** Runs in flight: half of the runtime's blocking pool, which also serves files and name lookups. */
@@ -25,6 +26,17 @@ const MAX_RUNS_IN_FLIGHT = 16;
 const MAX_LOADS_IN_FLIGHT = 1;
 /** A model compiled for completion waits this long for the load that follows. */
 const PREPARED_MODEL_TTL_MS = 30_000;
+
+/** Whether models can run on OpenVINO here; one whose library is named must. */
+export function isOpenVinoThere(settings: BackendSettings): boolean {
+  if ((settings.get("library") ?? "") !== "") return true;
+  try {
+    OvRuntime.open(undefined);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** OpenVINO IR, ONNX, SavedModel and TensorFlow Lite models through OpenVINO's C API. */
 export class OpenVinoBackend implements Backend {

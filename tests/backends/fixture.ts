@@ -1,3 +1,4 @@
+import { dirname } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import { executeRequest } from "../../backends/execute_request_fixture.ts";
 import type {
@@ -22,7 +23,7 @@ export type ConfigInit = Exclude<MessageInitShape<typeof ModelConfigSchema>, Mod
 export interface OpenOptions {
   /** Bytes of `1/model.onnx`. */
   readonly model?: Uint8Array;
-  /** Further files of the version folder. */
+  /** Further files of the version folder, by their paths in it. */
   readonly files?: Readonly<Record<string, Uint8Array>>;
   readonly config?: ConfigInit;
   readonly settings?: Readonly<Record<string, string>>;
@@ -54,6 +55,7 @@ export async function openInstance(name: string, options: OpenOptions = {}): Pro
   const files = { ...options.files };
   if (options.model !== undefined) files["model.onnx"] = options.model;
   for (const [path, bytes] of Object.entries(files)) {
+    await Deno.mkdir(dirname(`${versionDirectory}/${path}`), { recursive: true });
     await Deno.writeFile(`${versionDirectory}/${path}`, bytes);
   }
   let retries = 0;

@@ -1,7 +1,7 @@
 import { dirname, join } from "node:path";
-import { configError } from "../../proto/model_config.ts";
-import { ServerError } from "../../proto/status.ts";
-import type { ModelSource } from "../backend.ts";
+import { configError } from "../proto/model_config.ts";
+import { ServerError } from "../proto/status.ts";
+import type { ModelSource } from "./backend.ts";
 
 /** A backend that runs on OpenVINO, and where its models have their file. */
 export interface FilePlace {

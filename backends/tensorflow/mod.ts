@@ -1,0 +1,1 @@
+export { findTensorFlowRefusal, TensorFlowBackend } from "./tensorflow_backend.ts";
