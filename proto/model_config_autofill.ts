@@ -68,9 +68,17 @@ function unknownBackendHint(name: string, entries: readonly string[]): string {
     return ` '${name}' looks like a version folder: --model-repository names the folder that ` +
       "holds the folders of models";
   }
-  const file = entries.find((entry) => entry.toLowerCase().endsWith(".onnx"));
-  if (file === undefined) return "";
-  return ` The version folder holds '${file}': without a config.pbtxt the name is 'model.onnx'`;
+  if (entries.length === 0) {
+    return " There is neither a config.pbtxt nor a file in a version folder, such as " +
+      `${name}/1/model.onnx, model.py or model.ts`;
+  }
+  for (const { fileName } of FILE_RULES) {
+    const ending = fileName.slice(fileName.indexOf("."));
+    const file = entries.find((entry) => entry.toLowerCase().endsWith(ending));
+    if (file === undefined) continue;
+    return ` The version folder holds '${file}': without a config.pbtxt the name is '${fileName}'`;
+  }
+  return "";
 }
 
 function findRule(config: ModelConfig, entries: readonly string[]): FileRule | undefined {

@@ -393,5 +393,10 @@ Deno.test("autofillBackend() finds backend, platform and file name", () => {
       "The version folder holds 'other.onnx': without a config.pbtxt the name is 'model.onnx'",
   );
   throws(() => fill("", [], "1"), /'1' looks like a version folder: --model-repository names/);
-  throws(() => fill("", [], "m"), /'model\.<backend_name>'\.$/);
+  throws(() => fill("", [], "m"), /nor a file in a version folder, such as m\/1\/model\.onnx, /);
+  throws(
+    () => fill("", ["net.pt"]),
+    /holds 'net\.pt': without a config\.pbtxt the name is 'model\.pt'/,
+  );
+  throws(() => fill("", ["README"]), /'model\.<backend_name>'\.$/);
 });

@@ -1,6 +1,7 @@
 import { DEVICE_CLASS_NAMES, type KindOffer } from "../../backends/device_list.ts";
 import type { JsonOutput } from "../http/json_response.ts";
 import type { DeviceInventory } from "./device_inventory.ts";
+import type { LibraryReport } from "./library_search.ts";
 
 const COLUMN = 16;
 const MIB = 1024 * 1024;
@@ -44,6 +45,10 @@ export function formatInventory(inventory: DeviceInventory): string {
       if (isUsable(offer)) continue;
       lines.push(row("", `not ${DEVICE_CLASS_NAMES[offer.device]}: ${offer.refusal}`));
     }
+    const missing = libraries.filter(({ backends, reason }) =>
+      reason !== undefined && backends.includes(name)
+    );
+    for (const library of missing) lines.push(row("", formatMissing(library)));
   }
   return lines.join("\n") + "\n";
 }
@@ -105,6 +110,12 @@ export function inventoryJson(inventory: DeviceInventory): JsonOutput {
       })),
     })),
   };
+}
+
+function formatMissing({ name, path, reason }: LibraryReport): string {
+  return path === undefined
+    ? `${name} is missing, see above`
+    : `${name} cannot be used: ${reason}, see above`;
 }
 
 function isUsable({ refusal }: KindOffer): boolean {

@@ -54,6 +54,7 @@ const INVENTORY: DeviceInventory = {
       name: "tensorrt",
       kinds: [{ kind: "KIND_GPU", device: "cuda", deviceIds: [], refusal: "no driver" }],
     },
+    { name: "python", kinds: [{ kind: "KIND_CPU", device: "cpu", deviceIds: [0] }] },
     { name: "broken", kinds: [], error: "cannot be opened" },
   ],
 };
@@ -82,6 +83,9 @@ Deno.test("formatInventory() shows devices, libraries and backends, and how to g
     "not WebGPU: not for it",
     "tensorrt         nothing that is here",
     "not CUDA: no driver",
+    "TensorRT is missing, see above",
+    "python           CPU (KIND_CPU)",
+    "Python cannot be used: it has no numpy, see above",
     "broken           cannot be opened",
     "",
   ]);
