@@ -1,6 +1,7 @@
 import { ServerError } from "../../proto/status.ts";
 import type { ExecuteOutcome, ExecuteReport, ExecuteRequest, ExecuteResponse } from "../backend.ts";
 import { LiveRequest, type LiveRequestOwner, releaseResponse } from "../process/live_request.ts";
+import { NumberedTable } from "../process/numbered_table.ts";
 import { type WireRequest, wireRequest } from "./request_wire.ts";
 import { clipText } from "../process/wire_values.ts";
 import { readResult } from "./result_wire.ts";
@@ -9,8 +10,6 @@ import type { StubMemory } from "../process/stub_memory.ts";
 import type { Frame } from "../process/frame.ts";
 import { FRAME } from "./stub_wire.ts";
 import type { TensorWriter } from "../process/tensor_wire.ts";
-
-const NUMBER_MAX = 0xffff_ffff;
 
 /** What batches are run with. */
 export interface RunningBatchesParts {
@@ -45,10 +44,9 @@ interface Batch {
 /** Batches that a process runs, and requests that it has not answered to the end. */
 export class RunningBatches {
   readonly #parts: RunningBatchesParts;
-  readonly #batches = new Map<number, Batch>();
-  readonly #lives = new Map<number, LiveRequest>();
+  readonly #batches = new NumberedTable<Batch>();
+  readonly #lives = new NumberedTable<LiveRequest>();
   readonly #owner: LiveRequestOwner;
-  #lastNumber = 0;
   /** Of an execution, as the process measures it; large until there was one. */
   #meanMs = Infinity;
   /** When the batch that runs began, as far as that is seen here. */
@@ -101,7 +99,7 @@ export class RunningBatches {
     for (const request of requests) {
       try {
         const tensors = writer.writeAll(request.inputs);
-        const live = new LiveRequest(request, this.#nextNumber(), this.#owner);
+        const live = new LiveRequest(request, this.#lives.nextNumber(), this.#owner);
         this.#lives.set(live.number, live);
         lives.push(live);
         refusals.push(undefined);
@@ -121,7 +119,7 @@ export class RunningBatches {
   }
 
   #send(batch: Batch, wires: readonly WireRequest[], writer: TensorWriter): void {
-    const number = this.#nextNumber();
+    const number = this.#batches.nextNumber();
     this.#batches.set(number, batch);
     try {
       this.#parts.main.send(FRAME.execute, number, { r: wires }, writer.payload);
@@ -194,11 +192,11 @@ export class RunningBatches {
 
   /** Ends everything: the process is gone. */
   failAll(error: ServerError): void {
-    const batches = [...this.#batches.values()];
+    const batches = this.#batches.values();
     this.#batches.clear();
     // The process takes one after the other, so only the first has begun.
     batches.forEach((batch, index) => index === 0 ? this.#fail(batch, error) : giveUp(batch));
-    for (const live of [...this.#lives.values()]) live.receive({ error }, true);
+    for (const live of this.#lives.values()) live.receive({ error }, true);
   }
 
   #readResults(results: readonly unknown[], payload: Uint8Array) {
@@ -255,13 +253,6 @@ export class RunningBatches {
     const outputStartMs = this.#parts.now();
     if (startMs === undefined) return { outcomes, inputEndMs, outputStartMs };
     return { outcomes, startMs, inputEndMs, outputStartMs };
-  }
-
-  #nextNumber(): number {
-    do {
-      this.#lastNumber = this.#lastNumber === NUMBER_MAX ? 1 : this.#lastNumber + 1;
-    } while (this.#lives.has(this.#lastNumber) || this.#batches.has(this.#lastNumber));
-    return this.#lastNumber;
   }
 }
 
