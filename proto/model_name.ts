@@ -37,8 +37,13 @@ export function checkModelName(name: string): void {
   }
 }
 
+/** A backslash is a character like any other, but on Windows. */
+function hasSeparator(name: string): boolean {
+  return name.includes("/") || (name.includes("\\") && navigator.platform.startsWith("Win"));
+}
+
 function problemOf(name: string, trimmed: string): string | undefined {
-  if (trimmed === "." || trimmed === ".." || name.includes("/") || name.includes("\\")) {
+  if (trimmed === "." || trimmed === ".." || hasSeparator(name)) {
     return "contain path traversal characters";
   }
   if (name.search(CONTROL_CHARACTERS) >= 0) return "contain control characters";

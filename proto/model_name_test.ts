@@ -3,14 +3,27 @@ import { checkModelName } from "./model_name.ts";
 import { ServerError } from "./status.ts";
 
 Deno.test("checkModelName() accepts what is one path segment", () => {
-  for (const name of ["m", "...", "model..1", "..my_model", "größe", "a b", "%2e%2e", "-", "a;b"]) {
+  for (
+    const name of [
+      "m",
+      "...",
+      "model..1",
+      "..my_model",
+      "größe",
+      "a b",
+      "%2e%2e",
+      "-",
+      "a;b",
+      "a\\b",
+    ]
+  ) {
     doesNotThrow(() => checkModelName(name), name);
   }
 });
 
 Deno.test("checkModelName() refuses paths", () => {
   for (
-    const name of ["..", " ..", ".", "a/b", "../x", "model/", "/etc", "a\\b", "m; touch /tmp/x"]
+    const name of ["..", " ..", ".", "a/b", "../x", "model/", "/etc", "m; touch /tmp/x"]
   ) {
     throws(
       () => checkModelName(name),

@@ -6,6 +6,7 @@ import type { Clock } from "./clock.ts";
 import { type PlacedInstance, planInstances } from "./instance_plan.ts";
 import type { Log } from "./log.ts";
 import type { ModelRates } from "./scheduler/rate_limiter.ts";
+import { formatResourceMap } from "./scheduler/resource_map.ts";
 import type { InstanceScheduler } from "./scheduler/scheduler.ts";
 
 /** Instances of one version that are created at the same time: slow models start sooner, large ones not all at once. */
@@ -56,6 +57,7 @@ export class InstanceSet implements AsyncDisposable {
   /** Creates the first instances. @throws ServerError; disposing the set then frees those that were created. */
   async fill(planned: readonly PlacedInstance[]): Promise<void> {
     await this.#createAll(planned, this.#serving);
+    this.#tellResources();
   }
 
   /** Says who gives work to the instances. */
@@ -89,6 +91,7 @@ export class InstanceSet implements AsyncDisposable {
           this.#serving.set(instance, plan);
           this.#scheduler!.addInstance(instance);
         }
+        this.#tellResources();
         const held = surplus.filter((instance) => this.#scheduler!.holdsSequences?.(instance));
         const removed = surplus.map((instance) => ({ instance, gone: this.#remove(instance) }));
         return this.#awaitRemoval(removed.filter(({ instance }) => !held.includes(instance)));
@@ -194,6 +197,14 @@ export class InstanceSet implements AsyncDisposable {
     }
     // The whole set may have been disposed meanwhile.
     if (this.#leaving.delete(instance)) await this.#dispose(instance);
+    this.#tellResources();
+  }
+
+  /** Instances decide how much there is of the resources that no flag limits. */
+  #tellResources(): void {
+    const { log, rates } = this.#parts;
+    if (rates === undefined || log.isVerbose?.(1) !== true) return;
+    log.verbose(1, formatResourceMap(rates.limiter));
   }
 
   async #dispose(instance: ModelInstance): Promise<void> {

@@ -74,7 +74,7 @@ export function checkRestriction(
 }
 
 const NO_HEADERS: readonly (readonly [string, string])[] = [];
-const PROTOCOL_NAMES = /^(?::|grpc-|te$|content-type$|triton_grpc_error$)|-bin$/;
+const PROTOCOL_NAMES = /^(?::|grpc-|te$|host$|content-type$|triton_grpc_error$)|-bin$/;
 
 /**
  * The metadata that become request parameters; those of the protocol itself and binary ones never do.

@@ -1,5 +1,5 @@
 import { hasListMember, parseContentLength, tokenCharacters } from "./field_syntax.ts";
-import { HeaderList } from "./header_list.ts";
+import { HeaderList, type SentFields } from "./header_list.ts";
 import { HttpError } from "./http_error.ts";
 import type { RequestHead } from "./transport.ts";
 
@@ -41,8 +41,8 @@ export function parseHead(head: Uint8Array, maxFieldCount: number): ParsedHead {
   const text = decodeLatin1(head);
   const lineEnd = text.indexOf("\r\n");
   const { method, target, version } = parseRequestLine(text.slice(0, lineEnd));
-  const { fields, names } = parseFields({ head, text, start: lineEnd + 2, maxFieldCount });
-  return frameRequest({ method, target, version, fields, names, bytes: head });
+  const { fields, sent } = parseFields({ head, text, start: lineEnd + 2, maxFieldCount });
+  return frameRequest({ method, target, version, fields, sent, bytes: head });
 }
 
 function parseRequestLine(line: string) {
@@ -81,13 +81,13 @@ interface FieldLines {
 interface Fields {
   /** Names in lower case. */
   readonly fields: [string, string][];
-  /** Names as they were sent. */
-  readonly names: string[];
+  readonly sent: SentFields;
 }
 
 function parseFields({ head, text, start, maxFieldCount }: FieldLines): Fields {
   const fields: [string, string][] = [];
   const names: string[] = [];
+  let trailing: Map<number, string> | undefined;
   const end = head.length - 2;
   let at = start;
   while (at < end) {
@@ -98,10 +98,13 @@ function parseFields({ head, text, start, maxFieldCount }: FieldLines): Fields {
     const name = text.slice(at, colon);
     const lineEnd = findValueEnd(head, colon + 1);
     names.push(name);
-    fields.push([name.toLowerCase(), trimBlanks(head, text, colon + 1, lineEnd)]);
+    const from = skipBlanks(head, colon + 1, lineEnd);
+    const to = skipBlanksBack(head, from, lineEnd);
+    if (to < lineEnd) (trailing ??= new Map()).set(fields.length, text.slice(to, lineEnd));
+    fields.push([name.toLowerCase(), text.slice(from, to)]);
     at = lineEnd + 2;
   }
-  return { fields, names };
+  return { fields, sent: { names, trailing } };
 }
 
 /** The colon behind a field name; names are tokens, with no space before the colon and no folded lines. */
@@ -125,12 +128,16 @@ function findValueEnd(head: Uint8Array, start: number): number {
 }
 
 /** Only space and tab are white space here: `trim()` would take away more, and peers would disagree. */
-function trimBlanks(head: Uint8Array, text: string, start: number, end: number): string {
-  let from = start;
-  let to = end;
-  while (from < to && (head[from] === SPACE || head[from] === TAB)) from++;
-  while (to > from && (head[to - 1] === SPACE || head[to - 1] === TAB)) to--;
-  return text.slice(from, to);
+function skipBlanks(head: Uint8Array, start: number, end: number): number {
+  let at = start;
+  while (at < end && (head[at] === SPACE || head[at] === TAB)) at++;
+  return at;
+}
+
+function skipBlanksBack(head: Uint8Array, start: number, end: number): number {
+  let at = end;
+  while (at > start && (head[at - 1] === SPACE || head[at - 1] === TAB)) at--;
+  return at;
 }
 
 interface RawRequest extends Fields {
@@ -141,7 +148,7 @@ interface RawRequest extends Fields {
 }
 
 /** Decides how the body is framed; whatever two parsers could read differently is refused. */
-function frameRequest({ method, target, version, fields, names, bytes }: RawRequest): ParsedHead {
+function frameRequest({ method, target, version, fields, sent, bytes }: RawRequest): ParsedHead {
   let contentLength: number | undefined;
   let chunked = false;
   let hostCount = 0;
@@ -181,7 +188,7 @@ function frameRequest({ method, target, version, fields, names, bytes }: RawRequ
   return {
     method,
     target,
-    headers: new HeaderList(fields, names),
+    headers: new HeaderList(fields, sent),
     httpVersion: version,
     contentLength: chunked ? -1 : contentLength ?? 0,
     keepAlive: !close && (version === "1.1" || keep),

@@ -25,7 +25,7 @@ Deno.test("parseHead() reads a request", () => {
   assert.deepEqual([...head.headers.entries()], [
     ["Host", "h"],
     ["X-A", "1"],
-    ["x-a", "2"],
+    ["x-a", "2 "],
     ["Content-Length", "12"],
   ]);
 });

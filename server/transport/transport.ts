@@ -2,7 +2,10 @@
 export interface Headers {
   /** First value of a field; undefined when absent. Name in lower case. */
   get(name: string): string | undefined;
-  /** Every (name, value) pair, repeated fields apart. Over HTTP/1.1 names are spelled as they were sent. */
+  /**
+   * Every (name, value) pair, repeated fields apart. Over HTTP/1.1 names are spelled as they were sent, and white space
+   * behind values is there.
+   */
   entries(): Iterable<readonly [string, string]>;
 }
 

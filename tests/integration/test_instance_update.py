@@ -125,6 +125,22 @@ def test_the_rate_limiter_decides_about_new_instances_as_well(world):
     assert loads(server, "m") == before
 
 
+def test_the_log_tells_what_there_is_of_each_resource(tmp_path):
+    """Without a limit, as much as the instance that needs most: less when that one has gone (L0_model_update)."""
+    repository = Repository(tmp_path / "repository")
+    rate = 'rate_limiter {{ resources [ {{ name: "R1" count: {} }} ] }}'
+    write_echo(repository, "m", 1, rate=rate.format(4))
+    with ServerProcess(repository.root, "--model-control-mode=explicit", "--load-model=m",
+                       "--rate-limit=execution_count", "--log-verbose=1") as server:  # fmt: skip
+        client = GrpcProtocol(server)
+        write_echo(repository, "m", 1, rate=rate.format(3))
+        client.client.load_model("m")
+        client.close()
+        told = server.log()
+        last = told.rfind("Max Resource Map===>")
+        assert r"Resource: R1\t Count: 4" in told[:last] and r"Resource: R1\t Count: 3" in told[last:], told[-3000:]
+
+
 def test_sequences_go_on_while_their_instance_leaves(world):
     server, repository, client = world
     add_sequence(repository, "sum", max_batch_size=1, instances=2)
