@@ -5,7 +5,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,20 @@ def read_until(stream, pattern):
         if re.search(pattern, line):
             break
     return "".join(lines)
+
+
+def check_readme_requests(address):
+    """What the README asks the demo for has the answers that it shows."""
+    text = (Path(PROJECT) / "README.md").read_text().replace("localhost:8000", address)
+    curl = re.search(r"^curl -s --data-binary .*\\\n.*$", text, re.MULTILINE)[0]
+    answer = subprocess.run(curl, shell=True, cwd=PROJECT, capture_output=True, timeout=30)
+    assert answer.stdout.startswith(b'{"model_name":"filetype",') and b"png" in answer.stdout
+    program = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    expected = program.strip().splitlines()[-1].removeprefix("# ")
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, timeout=60
+    )
+    assert answer.stdout.strip() == expected, answer.stderr
 
 
 def test_second_start_without_network_prints_a_command_that_works(real_repository):
@@ -55,6 +71,7 @@ def test_second_start_without_network_prints_a_command_that_works(real_repositor
             command[1], shell=True, cwd=PROJECT, capture_output=True, text=True, timeout=30
         )
         assert json.loads(answer.stdout)["LABEL"] == "python", answer
+        check_readme_requests(re.search(r"HTTP +http://(localhost:\d+)", output)[1])
         demo.send_signal(signal.SIGTERM)
         rest = demo.stdout.read()
         assert demo.wait(timeout=30) == 0, output + rest
