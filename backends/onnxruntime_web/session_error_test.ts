@@ -15,3 +15,16 @@ Deno.test("sessionError() tells faults of clients, types and memory apart", () =
   assert.equal(codeOf("Array buffer allocation failed"), "UNAVAILABLE");
   assert.equal(codeOf("something else"), "INTERNAL");
 });
+
+Deno.test("sessionError() tells the way out of a model that WebGPU does not run alone", () => {
+  const text =
+    "Can't create a session. ERROR_CODE: 1, ERROR_MESSAGE: This session contains graph " +
+    "nodes that are assigned to the default CPU EP, but fallback to CPU EP has been explicitly " +
+    "disabled by the user.";
+  const { code, message } = sessionError(text, false);
+  assert.equal(code, "UNSUPPORTED");
+  assert.match(
+    message,
+    /cannot run on WebGPU alone.*disable_cpu_ep_fallback.*KIND_CPU or KIND_AUTO/,
+  );
+});

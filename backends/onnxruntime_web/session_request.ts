@@ -44,6 +44,7 @@ export async function readSessionRequest(
     executionMode: read("execution_mode", parseExecutionMode) ? "parallel" : "sequential",
     ...(enableCpuMemArena === undefined ? {} : { enableCpuMemArena }),
     ...(enableMemPattern === undefined ? {} : { enableMemPattern }),
+    isDeviceOnly: read("session.disable_cpu_ep_fallback", parseFlag) ?? false,
     entries: sessionEntries(source),
   };
 }

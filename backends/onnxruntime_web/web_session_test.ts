@@ -9,6 +9,7 @@ const REQUEST: SessionRequest = {
   threadCount: 1,
   graphOptimizationLevel: "all",
   executionMode: "sequential",
+  isDeviceOnly: false,
   entries: {},
 };
 const LOADED: FromWorker = { kind: "loaded", version: "1", inputs: [], outputs: [] };

@@ -19,6 +19,9 @@ const FATAL =
 /** Nothing but what ends the process is written: failures reach us as errors. */
 const RUN_OPTIONS = { logSeverityLevel: 4 } as const;
 
+/** As the native runtime knows it; it cannot be told to a session on the CPU. */
+const NO_CPU_FALLBACK = { "session.disable_cpu_ep_fallback": "1" } as const;
+
 /** One model in the runtime: what a Worker does. Questions come one after the other. */
 export class SessionWorker {
   #runtime: Runtime | undefined;
@@ -64,7 +67,10 @@ export class SessionWorker {
       graphOptimizationLevel: request.graphOptimizationLevel,
       executionMode: request.executionMode,
       logSeverityLevel: 4,
-      extra: { ...request.entries },
+      extra: {
+        ...request.entries,
+        ...(request.provider === "webgpu" && request.isDeviceOnly ? NO_CPU_FALLBACK : {}),
+      },
       ...(externalData.length === 0 ? {} : { externalData }),
       ...(request.enableCpuMemArena === undefined
         ? {}

@@ -10,6 +10,8 @@ export interface SessionRequest {
   readonly executionMode: "sequential" | "parallel";
   readonly enableCpuMemArena?: boolean;
   readonly enableMemPattern?: boolean;
+  /** On WebGPU: all nodes run there, or the model is refused. */
+  readonly isDeviceOnly: boolean;
   /** Entries of the session's configuration. */
   readonly entries: Readonly<Record<string, string>>;
 }

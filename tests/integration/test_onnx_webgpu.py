@@ -125,6 +125,25 @@ def test_operator_that_nobody_has_is_named_with_a_way_out(server):
     assert "NoSuchOperator" in reason and "library=FILE" in reason, reason
 
 
+def test_without_native_library_devices_lack_operators_too(vulkan, tmp_path):
+    """onnxruntime-web runs what navigator.gpu lacks on the CPU, or refuses the model that forbids it."""
+    repository = Repository(tmp_path)
+    repository.onnx("mixed", with_hardmax(), GPU)
+    repository.onnx("strict", with_hardmax(), GPU + STRICT)
+    repository.onnx("auto_strict", with_hardmax(), STRICT)
+    flags = ("--exit-on-error=false", "--strict-readiness=false", "--backend-config=onnxruntime,runtime=web")
+    with ServerProcess(tmp_path, *flags, prefix=vulkan) as server:
+        reasons = reasons_of(server)
+        assert "the model cannot run on WebGPU alone" in reasons["strict"], reasons
+        assert "KIND_CPU or KIND_AUTO" in reasons["strict"]
+        assert device_of(server, "mixed")[0] == "KIND_GPU" and device_of(server, "auto_strict")[0] == "KIND_CPU"
+        protocol = PROTOCOLS["grpc"](server)
+        for model in ("mixed", "auto_strict"):
+            answer = protocol.infer(model, {"IN": np.float32([[-1, -2], [-3, -4]])}).as_numpy("OUT")
+            np.testing.assert_array_equal(answer, [[0, 1], [0, 1]])
+        protocol.close()
+
+
 def test_software_adapter_is_not_taken_unasked(vulkan, tmp_path):
     Repository(tmp_path).onnx("auto", add_sub("FP32", [1, 4]))
     with ServerProcess(tmp_path, prefix=vulkan) as server:
