@@ -1,5 +1,6 @@
 import { findPythonBackend } from "./backend_directory.ts";
 import type { Backend, BackendContext } from "./backend.ts";
+import { IsolationChoice } from "./isolated/isolation_choice.ts";
 
 type Open = (context: BackendContext) => Promise<Backend>;
 
@@ -68,11 +69,41 @@ const BACKENDS: ReadonlyMap<string, Open> = new Map<string, Open>([
 /** Names that {@linkcode openBackend} knows. */
 export const BACKEND_NAMES: readonly string[] = [...BACKENDS.keys()];
 
+/** Every model of this one has a process of its own anyway. */
+const PYTHON = "python";
+
+/** Why models of a backend cannot be in processes of their own. */
+const ISOLATION_REFUSALS: ReadonlyMap<string, string> = new Map([
+  [
+    "typescript",
+    "models in TypeScript call back into the server; they run in Workers, which are started again " +
+    "when they fail",
+  ],
+]);
+
 /**
  * Opens a backend: one that is built in, or a Python file of `directory` that all its models share
- * (`<directory>/<name>/model.py`). Undefined for an unknown name.
+ * (`<directory>/<name>/model.py`). Undefined for an unknown name. With `isolation=process` among its settings or the
+ * parameters of a model it is in other processes.
  */
 export function openBackend(
+  name: string,
+  context: BackendContext,
+  directory = "",
+): Promise<Backend> | undefined {
+  const open = BACKENDS.get(name);
+  if (open === undefined || name === PYTHON) return openBackendHere(name, context, directory);
+  const refusal = ISOLATION_REFUSALS.get(name);
+  return IsolationChoice.open(context, {
+    name,
+    directory,
+    openHere: () => open(context),
+    ...(refusal === undefined ? {} : { refusal }),
+  });
+}
+
+/** The same in this process, whatever the settings say. */
+export function openBackendHere(
   name: string,
   context: BackendContext,
   directory = "",

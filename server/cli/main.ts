@@ -1,3 +1,4 @@
+import { HOST_COMMAND } from "../../backends/isolated/child_command.ts";
 import { ServerError } from "../../proto/status.ts";
 import { denoVersionFault } from "./deno_version.ts";
 import { parseFlags } from "./flags.ts";
@@ -30,6 +31,10 @@ export async function main(
   if (command === "devices") {
     const { showDevices } = await import("./devices_command.ts");
     return await showDevices(others);
+  }
+  if (command === HOST_COMMAND) {
+    const { hostCommand } = await import("./host_command.ts");
+    return await hostCommand(others);
   }
   if (command === PROBE_COMMAND) {
     const { answerProbe } = await import("./probe_command.ts");

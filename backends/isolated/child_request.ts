@@ -1,0 +1,132 @@
+import type { CancelSignal } from "../../proto/infer.ts";
+import type { ExecuteRequest, ExecuteResponse, ModelTrace } from "../backend.ts";
+import type { FramePort } from "../process/stub_link.ts";
+import type { StubMemory } from "../process/stub_memory.ts";
+import { FRAME, wireError } from "./isolated_wire.ts";
+import { releaseOutcome, wireOutcome } from "./outcome_wire.ts";
+import type { ReadRequest } from "./request_wire.ts";
+
+/** Responses of one request that may be on their way (wire.md, SEND). */
+const WINDOW = 64;
+
+/** What requests of a process have in common. */
+export interface ChildRequestParts {
+  readonly port: FramePort;
+  readonly memory: StubMemory;
+  readonly now: () => number;
+  /** Its final response was sent, or its outcome is one. */
+  readonly closed: (number: number) => void;
+}
+
+/** A request in the process, until its final response. */
+export class ChildRequest {
+  readonly number: number;
+  readonly request: ExecuteRequest;
+  readonly #read: ReadRequest;
+  readonly #parts: ChildRequestParts;
+  readonly #signal = new ChildSignal();
+  #outstandingCount = 0;
+  #room: PromiseWithResolvers<void> | undefined;
+  #isOver = false;
+
+  constructor(read: ReadRequest, parts: ChildRequestParts) {
+    this.number = read.number;
+    this.#read = read;
+    this.#parts = parts;
+    if (read.slots.length > 0) parts.memory.peer!.hold();
+    this.request = {
+      ...read.fields,
+      signal: this.#signal,
+      ...(read.isTraced ? { trace: this.#createTrace() } : {}),
+      send: (response, isFinal) => this.#send(response, isFinal),
+    };
+  }
+
+  /** CANCELLED. */
+  cancel(): void {
+    this.#signal.abort();
+    this.#openRoom();
+  }
+
+  /** CREDIT. */
+  credit(count: number): void {
+    this.#outstandingCount -= count;
+    if (this.#outstandingCount < WINDOW) this.#openRoom();
+  }
+
+  /** Nothing more is sent; its inputs are not read any more. */
+  close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#openRoom();
+    const { slots } = this.#read;
+    if (slots.length > 0) {
+      const { memory } = this.#parts;
+      memory.giveBack(slots);
+      memory.peer!.release();
+    }
+    this.#parts.closed(this.number);
+  }
+
+  #send(response: ExecuteResponse | undefined, isFinal: boolean): Promise<void> | undefined {
+    if (this.#isOver) throw new TypeError("Cannot send: the final response was sent before");
+    const { port, memory } = this.#parts;
+    const writer = memory.writer();
+    const body = {
+      ...(response === undefined ? {} : { r: wireOutcome(response, writer) }),
+      ...(isFinal ? { l: true } : {}),
+    };
+    // The last frame takes the inputs along.
+    if (isFinal) this.close();
+    try {
+      port.send(FRAME.send, this.number, body, writer.payload);
+    } catch (reason) {
+      writer.discard();
+      port.send(FRAME.send, this.number, { ...body, r: { e: wireError(reason) } });
+    } finally {
+      releaseOutcome(response);
+    }
+    if (isFinal || ++this.#outstandingCount < WINDOW) return undefined;
+    // A client that has gone takes nothing any more; the server lets it be thrown away.
+    if (this.#signal.aborted) return undefined;
+    return (this.#room ??= Promise.withResolvers()).promise;
+  }
+
+  #openRoom(): void {
+    this.#room?.resolve();
+    this.#room = undefined;
+  }
+
+  #createTrace(): ModelTrace {
+    const { port, now } = this.#parts;
+    return {
+      context: this.#read.traceContext,
+      mark: (activity, atMs) => {
+        const ageUs = atMs === undefined ? 0 : Math.max(0, Math.round((now() - atMs) * 1000));
+        port.send(FRAME.mark, this.number, { a: activity, u: ageUs });
+      },
+    };
+  }
+}
+
+/** As an `AbortSignal`, at the cost of an object: every request has one, and few are cancelled. */
+class ChildSignal implements CancelSignal {
+  aborted = false;
+  #listeners: Set<() => void> | undefined;
+
+  addEventListener(_type: "abort", listener: () => void): void {
+    (this.#listeners ??= new Set()).add(listener);
+  }
+
+  removeEventListener(_type: "abort", listener: () => void): void {
+    this.#listeners?.delete(listener);
+  }
+
+  abort(): void {
+    if (this.aborted) return;
+    this.aborted = true;
+    const listeners = this.#listeners;
+    this.#listeners = undefined;
+    for (const listener of listeners ?? []) listener();
+  }
+}

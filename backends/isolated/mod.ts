@@ -1,0 +1,1 @@
+export { IsolationChoice } from "./isolation_choice.ts";
