@@ -10,6 +10,8 @@
  *
  * `log(this, severity, text)`: `this->dprintf(this->file, this->format, severity, text)`.
  *
+ * `freeStrings(data, length, this)`: `this->deallocate(p)` for each 24 bytes at `data`, then `this->free(data)`.
+ *
  * `loggerKind/allocatorKind(this)`: the struct `{this->kind, 1, 0}`. `zero()`, `one()`: the numbers.
  */
 export type MachineFunction =
@@ -18,6 +20,7 @@ export type MachineFunction =
   | "notify64"
   | "notify32"
   | "log"
+  | "freeStrings"
   | "loggerKind"
   | "allocatorKind"
   | "zero"
@@ -32,6 +35,8 @@ export const MACHINE_CODE: Readonly<Record<string, Readonly<Record<MachineFuncti
     notify64: "4889d64883c720b909000000f348a5c3",
     notify32: "4889d64883c720b909000000f3a5c3",
     log: "4889d189f2488b77104c8b5f18488b7f0831c041ffe3",
+    freeStrings: "5355415441554883ec084889fb4889fd4c8d24374989d54c39e3730d4889df41ff5500" +
+      "4883c318ebee4889ef41ff55084883c408415d415c5d5bc3",
     loggerKind: "488b4720ba01000000c3",
     allocatorKind: "488b4770ba01000000c3",
     zero: "31c0c3",
@@ -46,6 +51,10 @@ export const MACHINE_CODE: Readonly<Record<string, Readonly<Record<MachineFuncti
       "c0035fd6",
     notify32: "431040a9031002a9431041a9031003a9432040b9034000b9c0035fd6",
     log: "e30302aae203012a012441a9000440f920011fd6",
+    freeStrings:
+      "fd7bbda9fd030091f35301a9f55b02a9f30300aaf40300aa1500018bf60302aa7f0215ebc2000054" +
+      "e00313aac90240f920013fd673620091faffff17e00314aac90640f920013fd6" +
+      "f55b42a9f35341a9fd7bc3a8c0035fd6",
     loggerKind: "001040f9210080d2c0035fd6",
     allocatorKind: "003840f9210080d2c0035fd6",
     zero: "00008052c0035fd6",

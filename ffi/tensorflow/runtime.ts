@@ -3,6 +3,7 @@ import { cString, readCString, whileHolding } from "../memory.ts";
 import { preloadLibrary } from "../preload.ts";
 import { locateTfLibrary } from "./locate.ts";
 import { TfStatus } from "./status.ts";
+import { createStringDeallocator, type StringDeallocator } from "./string_deallocator.ts";
 import { SYMBOLS, type TfCalls } from "./symbols.ts";
 
 /** Says how much the library writes to stderr; 2 = errors only. */
@@ -16,9 +17,13 @@ export class TfRuntime {
   /** Such as `2.21.0`. */
   readonly version: string;
 
+  /** What frees the strings of a tensor with its memory; undefined where native code of ours may not run. */
+  readonly stringDeallocator: StringDeallocator | undefined;
+
   private constructor(calls: TfCalls, path: string) {
     this.calls = calls;
     this.path = path;
+    this.stringDeallocator = createStringDeallocator(calls);
     this.version = readCString(calls.TF_Version());
   }
 

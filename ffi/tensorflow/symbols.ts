@@ -13,6 +13,10 @@ export const SYMBOLS = {
   TF_Version: { parameters: [], result: "pointer" },
   // void* memcpy(void* target, const void* source, size_t size)
   memcpy: { parameters: ["pointer", "buffer", "usize"], result: "pointer" },
+  // void* malloc(size_t size)
+  malloc: { parameters: ["usize"], result: "pointer" },
+  // void free(void* memory); its address
+  free: { type: "pointer" },
   // TF_Status* TF_NewStatus(void)
   TF_NewStatus: { parameters: [], result: "pointer" },
   // void TF_DeleteStatus(TF_Status* status)
@@ -110,6 +114,12 @@ export const SYMBOLS = {
   },
   // TF_Tensor* TF_AllocateTensor(TF_DataType type, const int64_t* dims, int rank, size_t byte_size)
   TF_AllocateTensor: { parameters: ["i32", "buffer", "i32", "usize"], result: "pointer" },
+  // TF_Tensor* TF_NewTensor(TF_DataType type, const int64_t* dims, int rank, void* memory, size_t byte_size,
+  //   void (*deallocate)(void* memory, size_t byte_size, void* argument), void* argument)
+  TF_NewTensor: {
+    parameters: ["i32", "buffer", "i32", "pointer", "usize", "pointer", "pointer"],
+    result: "pointer",
+  },
   // void TF_DeleteTensor(TF_Tensor* tensor)
   TF_DeleteTensor: { parameters: ["pointer"], result: "void" },
   // TF_DataType TF_TensorType(const TF_Tensor* tensor)
@@ -128,6 +138,8 @@ export const SYMBOLS = {
   TF_StringCopy: { parameters: ["pointer", "buffer", "usize"], result: "void" },
   // void TF_StringDealloc(TF_TString* text)
   TF_StringDealloc: { parameters: ["pointer"], result: "void" },
+  // Its address.
+  stringDealloc: { name: "TF_StringDealloc", type: "pointer" },
   // const char* TF_StringGetDataPointer(const TF_TString* text)
   TF_StringGetDataPointer: { parameters: ["pointer"], result: "pointer" },
   // size_t TF_StringGetSize(const TF_TString* text)

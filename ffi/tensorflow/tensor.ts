@@ -3,6 +3,7 @@ import { copyMemory } from "../memory.ts";
 import { TF_DATA_TYPE } from "./element_type.ts";
 import type { TfRuntime } from "./runtime.ts";
 import { TfError } from "./status.ts";
+import type { StringDeallocator } from "./string_deallocator.ts";
 import { STRING_BYTE_SIZE, type TfCalls } from "./symbols.ts";
 
 const RESOURCE_EXHAUSTED = 8;
@@ -46,12 +47,15 @@ export class TfTensor extends NativeHandle {
 
   /** Strings, each a view of its bytes; `shape` has as many elements. @throws TfError when memory is short. */
   static ofStrings(
-    { calls }: TfRuntime,
+    { calls, stringDeallocator }: TfRuntime,
     shape: readonly number[],
     texts: readonly Uint8Array[],
   ): TfTensor {
     const form = { dataType: TF_DATA_TYPE.STRING, shape };
-    const pointer = allocate(calls, form, texts.length * STRING_BYTE_SIZE);
+    const isKept = stringDeallocator !== undefined && texts.length > 0;
+    const pointer = isKept
+      ? allocateStrings(calls, form, { count: texts.length, deallocator: stringDeallocator })
+      : allocate(calls, form, texts.length * STRING_BYTE_SIZE);
     let element = calls.TF_TensorData(pointer);
     for (const text of texts) {
       calls.TF_StringInit(element);
@@ -60,16 +64,37 @@ export class TfTensor extends NativeHandle {
       }
       element = Deno.UnsafePointer.offset(element!, STRING_BYTE_SIZE);
     }
+    if (isKept) return new TfTensor(pointer, (tensor) => calls.TF_DeleteTensor(tensor));
     return new TfTensor(pointer, (tensor) => {
-      // What long strings hold is not freed with the tensor.
-      let each = calls.TF_TensorData(tensor);
-      for (let index = 0; index < texts.length; index++) {
-        calls.TF_StringDealloc(each);
-        each = Deno.UnsafePointer.offset(each!, STRING_BYTE_SIZE);
-      }
+      freeStrings(calls, tensor, texts.length);
       calls.TF_DeleteTensor(tensor);
     });
   }
+}
+
+/** What long strings hold is not freed with memory that the library allocated. */
+function freeStrings(calls: TfCalls, tensor: NativePointer, count: number): void {
+  let element = calls.TF_TensorData(tensor);
+  for (let index = 0; index < count; index++) {
+    calls.TF_StringDealloc(element);
+    element = Deno.UnsafePointer.offset(element!, STRING_BYTE_SIZE);
+  }
+}
+
+/** A tensor over memory that is freed with its strings. */
+function allocateStrings(
+  calls: TfCalls,
+  { dataType, shape }: TfTensorForm,
+  { count, deallocator }: { readonly count: number; readonly deallocator: StringDeallocator },
+): NativePointer {
+  const byteSize = BigInt(count * STRING_BYTE_SIZE);
+  const memory = calls.malloc(byteSize);
+  const { deallocate, argument } = deallocator;
+  const pointer = memory === null ? null : calls.TF_NewTensor(
+    ...[dataType, nativeDims(shape), shape.length, memory, byteSize] as const,
+    ...[deallocate, Deno.UnsafePointer.of(argument)] as const,
+  );
+  return pointer ?? noMemory(count * STRING_BYTE_SIZE);
 }
 
 function allocate(
@@ -77,13 +102,19 @@ function allocate(
   { dataType, shape }: TfTensorForm,
   byteSize: number,
 ): NativePointer {
+  const dims = nativeDims(shape);
+  const pointer = calls.TF_AllocateTensor(dataType, dims, shape.length, BigInt(byteSize));
+  return pointer ?? noMemory(byteSize);
+}
+
+function nativeDims(shape: readonly number[]): BigInt64Array<ArrayBuffer> {
   const dims = new BigInt64Array(new ArrayBuffer(8 * Math.max(shape.length, 1)));
   shape.forEach((dim, index) => dims[index] = BigInt(dim));
-  const pointer = calls.TF_AllocateTensor(dataType, dims, shape.length, BigInt(byteSize));
-  if (pointer === null) {
-    throw new TfError(RESOURCE_EXHAUSTED, `no memory for a tensor of ${byteSize} bytes`);
-  }
-  return pointer;
+  return dims;
+}
+
+function noMemory(byteSize: number): never {
+  throw new TfError(RESOURCE_EXHAUSTED, `no memory for a tensor of ${byteSize} bytes`);
 }
 
 /** A copy of a tensor that a run made. The tensor itself is still to be deleted. */
