@@ -32,6 +32,9 @@ export const PLATFORM_BACKENDS: ReadonlyMap<string, string> = new Map(
   FILE_RULES.filter((rule) => rule.platform !== "").map((rule) => [rule.platform, rule.backend]),
 );
 
+/** Backends that are known by a kind of file. */
+export const FILE_BACKENDS: ReadonlySet<string> = new Set(FILE_RULES.map(({ backend }) => backend));
+
 /**
  * Fills in backend, platform and default file name from each other and from the names in the model's first version
  * directory, in place.

@@ -1,6 +1,6 @@
 import type { ModelConfig, ModelDynamicBatching, ModelQueuePolicy } from "./gen/model_config_pb.ts";
 import { ModelQueuePolicy_TimeoutAction } from "./gen/model_config_pb.ts";
-import { PLATFORM_BACKENDS } from "./model_config_autofill.ts";
+import { FILE_BACKENDS, PLATFORM_BACKENDS } from "./model_config_autofill.ts";
 import { checkEnsemble } from "./model_config_check_ensemble.ts";
 import { checkSequenceBatching } from "./model_config_check_sequence.ts";
 import type { ConfigIssue } from "./model_config_issue.ts";
@@ -17,7 +17,8 @@ export function checkModelConfig(config: ModelConfig): ConfigIssue[] {
   const name = config.name;
   // Whether the server has a cache does not matter here.
   const usesCache = config.responseCache?.enable === true;
-  const add = (path: string, message: string): void => void issues.push({ path, message });
+  const add: AddIssue = (path, message, hint) =>
+    void issues.push({ path, message, ...(hint === undefined ? {} : { hint }) });
   if (name === "") add("name", "model configuration must specify 'name'");
   checkPlatform(config, add);
   if (config.maxBatchSize < 0) {
@@ -57,13 +58,16 @@ export function checkModelConfig(config: ModelConfig): ConfigIssue[] {
   return issues;
 }
 
-type AddIssue = (path: string, message: string) => void;
+type AddIssue = (path: string, message: string, hint?: string) => void;
 
 function checkPlatform(config: ModelConfig, add: AddIssue): void {
   const { name, platform, backend } = config;
   if (backend === "") {
     if (platform === ENSEMBLE_PLATFORM || isEnsemble(config)) return;
-    add("platform", `unexpected platform type '${platform}' for ${name}`);
+    const hint = FILE_BACKENDS.has(platform)
+      ? `that is a backend: backend: "${platform}" names it`
+      : `the platforms are ${[...PLATFORM_BACKENDS.keys()].join(", ")}`;
+    add("platform", `unexpected platform type '${platform}' for ${name}`, hint);
   } else if (platform === ENSEMBLE_PLATFORM) {
     add(
       "backend",

@@ -1,6 +1,5 @@
-import { deepEqual, equal, throws } from "node:assert/strict";
+import { deepEqual, equal, match } from "node:assert/strict";
 import {
-  autofillBackend,
   checkInstanceGroups,
   checkModelConfig,
   checkModelIo,
@@ -267,6 +266,15 @@ const IO_FAULTS: readonly [string, readonly string[]][] = [
   ],
 ];
 
+Deno.test("checkModelConfig() says what to write instead of a platform that there is not", () => {
+  const hintOf = (text: string) => checkModelConfig(configOf(text))[0]?.hint;
+  equal(hintOf(`platform: "python"`), `that is a backend: backend: "python" names it`);
+  match(
+    hintOf(`platform: "caffe"`) ?? "",
+    /^the platforms are tensorflow_savedmodel, .*torch_aoti$/,
+  );
+});
+
 Deno.test("checkModelIo() reports every fault with the reference's text", () => {
   for (const [text, expected] of IO_FAULTS) {
     deepEqual(pathsAndMessages(checkModelIo(configOf(text))), expected, text);
@@ -355,48 +363,4 @@ Deno.test("normalizeModelConfig() fills in defaults and can be repeated", () => 
   equal(config.optimization?.inputPinnedMemory?.enable, true);
   equal(configOf("").versionPolicy?.policyChoice.case, "latest");
   equal(configOf(`ensemble_scheduling { }`).optimization, undefined);
-});
-
-Deno.test("autofillBackend() finds backend, platform and file name", () => {
-  const fill = (text: string, entries: string[], name = "m") => {
-    const { config } = parseModelConfig(text, "c");
-    autofillBackend(config, { name, versionEntries: entries });
-    return [config.backend, config.platform, config.defaultModelFilename].join(" ");
-  };
-  equal(fill("", ["model.onnx", "x"]), "onnxruntime onnxruntime_onnx model.onnx");
-  equal(fill("", ["model.onnx", "model.plan"]), "tensorrt tensorrt_plan model.plan");
-  equal(
-    fill(`backend: "onnxruntime"`, ["model.plan"]),
-    "onnxruntime onnxruntime_onnx model.onnx",
-  );
-  equal(
-    fill(`platform: "onnxruntime_onnx" default_model_filename: "n.onnx"`, []),
-    "onnxruntime onnxruntime_onnx n.onnx",
-  );
-  equal(fill(`platform: "libtorch"`, []), "pytorch pytorch_libtorch model.pt");
-  equal(fill("", ["model.py"]), "python  model.py");
-  equal(fill("", ["model.ts"]), "typescript  model.ts");
-  equal(fill(`backend: "identity"`, []), "identity  ");
-  equal(fill("", [], "m.identity"), "identity  model.identity");
-  equal(fill(`default_model_filename: "network.onnx"`, ["network.onnx"]), "  network.onnx");
-  equal(fill(`platform: "ensemble"`, []), " ensemble ");
-  equal(
-    (() => {
-      try {
-        return fill("", ["other.onnx"]);
-      } catch (error) {
-        return (error as Error).message;
-      }
-    })(),
-    "Invalid model name: Could not determine backend for model 'm' with no backend in model " +
-      "configuration. Expected model name of the form 'model.<backend_name>'. " +
-      "The version folder holds 'other.onnx': without a config.pbtxt the name is 'model.onnx'",
-  );
-  throws(() => fill("", [], "1"), /'1' looks like a version folder: --model-repository names/);
-  throws(() => fill("", [], "m"), /nor a file in a version folder, such as m\/1\/model\.onnx, /);
-  throws(
-    () => fill("", ["net.pt"]),
-    /holds 'net\.pt': without a config\.pbtxt the name is 'model\.pt'/,
-  );
-  throws(() => fill("", ["README"]), /'model\.<backend_name>'\.$/);
 });
