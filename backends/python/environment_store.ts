@@ -37,7 +37,13 @@ export class EnvironmentStore {
       const message = `Failed to get the canonical path for ${given}.`;
       throw new ServerError("INVALID_ARG", `${message} (${PATH_KEY})`, { cause: reason });
     });
-    const { isDirectory, mtime } = await Deno.stat(path);
+    const { isDirectory, isFile, mtime } = await Deno.stat(path);
+    if (!isDirectory && !isFile) {
+      throw new ServerError(
+        "INVALID_ARG",
+        `${path} is neither a folder nor an archive of a Python environment (${PATH_KEY})`,
+      );
+    }
     const folder = isDirectory ? path : await this.#unpack(path, mtime?.getTime() ?? 0);
     await checkActivate(folder, text);
     return folder;

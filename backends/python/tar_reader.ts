@@ -19,9 +19,15 @@ export interface TarEntry {
   readonly content: TarSource;
 }
 
-/** Reads a tar archive: ustar, GNU and PAX. @throws Error for what is none. */
-export async function* readTar(stream: ReadableStream<Uint8Array>): AsyncGenerator<TarEntry> {
-  const bytes = new ByteQueue(stream.getReader());
+/**
+ * Reads a tar archive: ustar, GNU and PAX. `onBytes` is told of all that is read, and ends it by throwing.
+ * @throws Error for what is none.
+ */
+export async function* readTar(
+  stream: ReadableStream<Uint8Array>,
+  onBytes: (byteSize: number) => void = () => {},
+): AsyncGenerator<TarEntry> {
+  const bytes = new ByteQueue(stream.getReader(), onBytes);
   try {
     let extension: Extension = {};
     for (;;) {
@@ -154,10 +160,15 @@ function padding(byteSize: number): number {
 /** Takes bytes from a stream in the pieces that are asked for. */
 class ByteQueue {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #onBytes: (byteSize: number) => void;
   #rest: Uint8Array = new Uint8Array();
 
-  constructor(reader: ReadableStreamDefaultReader<Uint8Array>) {
+  constructor(
+    reader: ReadableStreamDefaultReader<Uint8Array>,
+    onBytes: (byteSize: number) => void,
+  ) {
     this.#reader = reader;
+    this.#onBytes = onBytes;
   }
 
   /** So many bytes; undefined when the stream ends before the first. */
@@ -195,6 +206,7 @@ class ByteQueue {
       const { done, value } = await this.#reader.read();
       if (done) return false;
       if (value.length === 0) continue;
+      this.#onBytes(value.length);
       this.#rest = value;
       return true;
     }

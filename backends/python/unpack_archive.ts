@@ -3,38 +3,59 @@ import { readTar, type TarEntry, type TarSource } from "./tar_reader.ts";
 
 const ENTRY_COUNT_MAX = 2_000_000;
 const BYTE_SIZE_MAX = 64 * 1024 ** 3;
+/** What is packed tighter than any environment is, and much, is made to fill the disk. */
+const BYTES_PER_PACKED_BYTE_MAX = 100;
+const BYTE_SIZE_TRUSTED = 64 * 1024 ** 2;
+/** The longest path that Linux takes. */
+const NAME_LENGTH_MAX = 4096;
 const PERMISSIONS = 0o755;
 
 /**
  * Unpacks a tar.gz archive into an empty folder. Nothing is written outside of it: names with `..`, absolute ones, and
- * those that lead through a link are refused.
+ * those that lead through a link are refused, and so is what has far more bytes than the archive.
  * @throws Error telling the entry.
  */
 export async function unpackArchive(archive: string, folder: string): Promise<void> {
   const file = await Deno.open(archive);
-  const unpacking = new Unpacking(folder);
+  const { size } = await file.stat();
+  const unpacking = new Unpacking(folder, byteSizeLimit(size));
   // Closes the file at its end, and when it is left early.
   const stream = file.readable.pipeThrough(new DecompressionStream("gzip"));
-  for await (const entry of readTar(stream)) await unpacking.write(entry, entry.content);
+  const entries = readTar(stream, (byteSize) => unpacking.count(byteSize));
+  for await (const entry of entries) await unpacking.write(entry, entry.content);
+}
+
+function byteSizeLimit(packedByteSize: number): number {
+  const plausible = Math.max(packedByteSize * BYTES_PER_PACKED_BYTE_MAX, BYTE_SIZE_TRUSTED);
+  return Math.min(plausible, BYTE_SIZE_MAX);
 }
 
 class Unpacking {
   readonly #folder: string;
+  readonly #byteSizeMax: number;
   readonly #links = new Set<string>();
   readonly #folders = new Set<string>([""]);
   #entryCount = 0;
   #byteSize = 0;
 
-  constructor(folder: string) {
+  constructor(folder: string, byteSizeMax: number) {
     this.#folder = folder;
+    this.#byteSizeMax = byteSizeMax;
+  }
+
+  /** Counts what was unpacked, headers included. @throws RangeError when it is too much. */
+  count(byteSize: number): void {
+    this.#byteSize += byteSize;
+    if (this.#byteSize <= this.#byteSizeMax) return;
+    throw new RangeError(
+      `The archive has more than ${this.#byteSizeMax} bytes unpacked, the most that one of its ` +
+        "size may have",
+    );
   }
 
   async write(entry: TarEntry, content: TarSource): Promise<void> {
-    this.#byteSize += entry.byteSize;
-    if (++this.#entryCount > ENTRY_COUNT_MAX || this.#byteSize > BYTE_SIZE_MAX) {
-      throw new RangeError(
-        `The archive has more than ${ENTRY_COUNT_MAX} entries or ${BYTE_SIZE_MAX} bytes`,
-      );
+    if (++this.#entryCount > ENTRY_COUNT_MAX) {
+      throw new RangeError(`The archive has more than ${ENTRY_COUNT_MAX} entries`);
     }
     const name = this.#checked(entry.name);
     if (name === "") return;
@@ -62,6 +83,9 @@ class Unpacking {
 
   /** The name without `.` and doubled slashes. @throws TypeError for one that leads elsewhere. */
   #checked(name: string): string {
+    if (name.length > NAME_LENGTH_MAX) {
+      throw new RangeError(`Path has more than ${NAME_LENGTH_MAX} characters`);
+    }
     if (name.startsWith("/")) throw new TypeError(`Path is absolute: '${name}'`);
     const parts = name.split("/").filter((part) => part !== "" && part !== ".");
     if (parts.includes("..")) throw new TypeError(`Path contains '..': '${name}'`);

@@ -88,6 +88,11 @@ const REFUSED: readonly [string, readonly Entry[], RegExp][] = [
   ],
   ["a hard link to elsewhere", [{ name: "p", type: "1", target: "/etc/passwd" }], /absolute/],
   ["a device", [{ name: "null", type: "3" }], /no file, folder or link/],
+  [
+    "a name of a million parts",
+    [{ name: "", type: "L", text: "a/".repeat(500_000) }, { name: "cut" }],
+    /more than 4096 characters/,
+  ],
 ];
 
 for (const [what, entries, message] of REFUSED) {
@@ -106,4 +111,20 @@ Deno.test("unpackArchive() refuses what is no archive, or cut short", async () =
   await Deno.writeFile(path, bytes.subarray(0, bytes.length / 2));
   await assert.rejects(unpackArchive(path, folder));
   await Promise.all([path, archive, folder].map((each) => Deno.remove(each, { recursive: true })));
+});
+
+Deno.test("unpackArchive() refuses what unpacks to far more than it is", async () => {
+  const folder = await Deno.makeTempDir();
+  const archive = await Deno.makeTempFile();
+  const zeros = new Uint8Array(1024 ** 2);
+  let count = 0;
+  const endless = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    pull(controller) {
+      controller.enqueue(count === 0 ? header({ name: "a" }, 8 * 1024 ** 3 - 1) : zeros);
+      if (++count > 70) controller.close();
+    },
+  });
+  await Deno.writeFile(archive, endless.pipeThrough(new CompressionStream("gzip")));
+  await assert.rejects(unpackArchive(archive, folder), { message: /more than 67108864 bytes/ });
+  await Promise.all([archive, folder].map((each) => Deno.remove(each, { recursive: true })));
 });
