@@ -2,6 +2,7 @@ import { ServerError } from "../../proto/status.ts";
 import { errorText } from "../../ffi/tensorrt/error.ts";
 import { addressOf } from "../../ffi/memory.ts";
 import { OutputAllocator } from "../../ffi/tensorrt/output_allocator.ts";
+import type { DirectPlaces } from "./client_memory.ts";
 import type { Machine, ProfileContext } from "./machine.ts";
 import type { MergedInput } from "./merge_inputs.ts";
 import { profileDistance, profileMisfit } from "./profile.ts";
@@ -48,18 +49,22 @@ export function chooseContext(
 
 /**
  * Tells a context the shapes of its inputs, the values of shape tensors, and where all tensors are; memory of outputs
- * that turn out larger than before is replaced. What did not change is not told again.
+ * that turn out larger than before is replaced. What did not change is not told again. Tensors of `direct` lie in memory
+ * of clients for this run.
  * @throws ServerError INVALID_ARG when TensorRT refuses a shape; CudaError when the device has no memory left.
  */
 export async function prepareContext(
   machine: Machine,
   state: ProfileContext,
   inputs: readonly MergedInput[],
+  direct?: DirectPlaces,
 ): Promise<void> {
   let isChanged = state.outputShapes.size === 0;
   for (const input of inputs) {
     const { name, tensor } = input.plan;
-    if (tensor.isOnHost) isChanged = setHostInput(machine, state, input) || isChanged;
+    const address = direct?.input(input);
+    if (address !== undefined) setAddress(state, name, { address, isInput: true });
+    else if (tensor.isOnHost) isChanged = setHostInput(machine, state, input) || isChanged;
     // Another profile may have moved it.
     else await placeTensor(machine, state, { name, byteSize: input.byteSize, tensor });
     if (!isSameShape(state.shapes.get(input.plan.name), input.shape)) {
@@ -72,7 +77,12 @@ export async function prepareContext(
     const shape = state.outputShapes.get(output.name)!;
     if (output.tensor.isOnHost) setHostOutput(machine, state, output);
     else if (shape.includes(-1)) await prepareAllocator(machine, state, output);
-    else await placeTensor(machine, state, { ...output, byteSize: formatByteSize(output, shape) });
+    else {
+      const address = direct?.output(output, shape);
+      const byteSize = formatByteSize(output, shape);
+      if (address === undefined) await placeTensor(machine, state, { ...output, byteSize });
+      else setAddress(state, output.name, { address, isInput: false });
+    }
   }
 }
 

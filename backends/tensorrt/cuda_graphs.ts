@@ -23,7 +23,7 @@ interface GraphShapes {
 /** The graph of exactly these shapes, or of more rows where that is allowed; undefined when there is none. */
 export function findGraph(
   { graphs, plan }: Machine,
-  { inputs, rowCount }: RunOrder,
+  { inputs, rowCount }: Pick<RunOrder, "inputs" | "rowCount">,
 ): CudaGraph | undefined {
   return graphs.find(({ shapes, minRows }) =>
     inputs.every(({ plan: { name }, shape }) => {

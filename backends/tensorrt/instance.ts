@@ -1,6 +1,7 @@
 import { ServerError } from "../../proto/status.ts";
 import { CudaError } from "../../ffi/cuda/error.ts";
 import type {
+  ClientMemoryUse,
   ExecuteOutcome,
   ExecuteReport,
   ExecuteRequest,
@@ -25,11 +26,13 @@ export interface InstanceParts {
 /** Execution contexts, a stream and memory on one GPU, in which batches run one after the other. */
 export class TensorRtInstance implements ModelInstance {
   readonly placement: InstancePlacement;
+  readonly memoryUse: ClientMemoryUse;
   readonly #parts: InstanceParts;
   #isDisposed = false;
 
   constructor(parts: InstanceParts) {
     this.placement = parts.placement;
+    this.memoryUse = { host: false, cudaDeviceId: parts.machine.device.deviceId };
     this.#parts = parts;
   }
 
@@ -74,7 +77,7 @@ export class TensorRtInstance implements ModelInstance {
       const outputNames = wantedOutputs(requests);
       const rowCount = requests.reduce((rows, { batchSize }) => rows + batchSize, 0);
       inputEndMs = now();
-      const collected = await runBatch(machine, { inputs, outputNames, rowCount });
+      const collected = await runBatch(machine, { requests, inputs, outputNames, rowCount });
       const outputStartMs = now();
       const outcomes = shareOutputs(machine.plan, collected, requests);
       return { outcomes, inputEndMs, outputStartMs };

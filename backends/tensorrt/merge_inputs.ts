@@ -78,7 +78,7 @@ function mergeInput(plan: RunPlan, name: string, parts: readonly Tensor[]): Merg
   }
   if (input.tensor.isShapeTensor) return mergeShapeTensor(plan, input, parts);
   const shape = joinShape(input, parts);
-  const byteSize = parts.length === 1 ? parts[0]!.data.byteLength : joinedByteSize(parts);
+  const byteSize = joinedByteSize(parts);
   const expected = formatByteSize(input, shape);
   if (byteSize === expected) return { plan: input, parts, shape, byteSize };
   throw new ServerError(

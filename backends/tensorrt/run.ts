@@ -1,9 +1,18 @@
 import { ServerError } from "../../proto/status.ts";
-import { elementCount, type Tensor } from "../../proto/tensor.ts";
+import { byteSizeOf, elementCount, type Tensor } from "../../proto/tensor.ts";
 import { CallList, type FailedCall } from "../../ffi/call_list.ts";
 import { addressOf } from "../../ffi/memory.ts";
 import { errorText } from "../../ffi/tensorrt/error.ts";
+import type { ExecuteRequest } from "../backend.ts";
 import { joinBytes } from "../batch.ts";
+import {
+  DirectPlaces,
+  inputCopies,
+  isHere,
+  type PlacedParts,
+  placeParts,
+  usesClientMemory,
+} from "./client_memory.ts";
 import { chooseContext, prepareContext } from "./context_state.ts";
 import { findGraph } from "./cuda_graphs.ts";
 import type { Machine, ProfileContext } from "./machine.ts";
@@ -13,19 +22,25 @@ import { formatByteSize, type OutputPlan } from "./run_plan.ts";
 
 const HOST_TO_DEVICE = 1n;
 const DEVICE_TO_HOST = 2n;
+const DEVICE_TO_DEVICE = 3n;
 /** Up to this size a copy costs less than a pinned block that is out while a response is sent. */
 const COPY_BYTE_SIZE = 16 * 1024;
 /** How often a run is made again because an output needed more memory than it had. */
 const MAX_GROWTHS = 3;
+const NO_BYTES = new Uint8Array();
 
 /** A whole output of a run, and what to do when its bytes are not needed any more. */
 export interface CollectedOutput {
+  /** Without bytes when all of it is placed. */
   readonly tensor: Tensor;
   readonly release: (() => void) | undefined;
+  /** What of it went to memory of clients on the GPU. */
+  readonly placed: PlacedParts | undefined;
 }
 
-/** What to run: the merged inputs, the wanted outputs, and the rows of all requests together. */
+/** What to run: the requests, their merged inputs, the wanted outputs, and the rows of all requests together. */
 export interface RunOrder {
+  readonly requests: readonly ExecuteRequest[];
   readonly inputs: readonly MergedInput[];
   readonly outputNames: readonly string[];
   readonly rowCount: number;
@@ -34,7 +49,9 @@ export interface RunOrder {
 interface PendingOutput {
   readonly plan: OutputPlan;
   readonly shape: readonly number[];
-  readonly block: OutputBlock;
+  /** Undefined when nobody wants it on this machine. */
+  readonly block: OutputBlock | undefined;
+  readonly placed: PlacedParts | undefined;
 }
 
 /**
@@ -43,33 +60,47 @@ interface PendingOutput {
  */
 export async function runBatch(machine: Machine, order: RunOrder): Promise<CollectedOutput[]> {
   machine.logPosition = machine.library.logger.position;
+  const isInClientMemory = usesClientMemory(machine, order);
   try {
-    return await runCalls(machine, order);
+    const direct = isInClientMemory ? new DirectPlaces(machine, order) : undefined;
+    return await runCalls(machine, order, direct);
+  } catch (error) {
+    // Copies that had begun may still read there.
+    if (isInClientMemory) await awaitStreams(machine);
+    throw error;
   } finally {
     // It keeps the bytes of requests.
     machine.list.clear();
   }
 }
 
-async function runCalls(machine: Machine, order: RunOrder): Promise<CollectedOutput[]> {
+async function runCalls(
+  machine: Machine,
+  order: RunOrder,
+  direct: DirectPlaces | undefined,
+): Promise<CollectedOutput[]> {
   const graph = findGraph(machine, order);
   const state = graph === undefined ? chooseContext(machine, order.inputs) : undefined;
-  if (state !== undefined) await prepareContext(machine, state, order.inputs);
+  if (state !== undefined) await prepareContext(machine, state, order.inputs, direct);
   const { list } = machine;
   machine.device.begin(list);
-  const failure = await addInputs(machine, order.inputs, list);
+  const inputs = direct === undefined
+    ? order.inputs
+    : order.inputs.filter(({ plan }) => !direct.has(plan.name));
+  const failure = await addInputs(machine, inputs, list);
   if (failure !== undefined) throw await runFailure(machine, failure);
   if (graph !== undefined) {
     machine.device.add(list, "cudaGraphLaunch", [graph.address, machine.stream]);
-    return await finish(machine, order, { list, shapes: graph.outputShapes });
+    return await finish(machine, order, { list, shapes: graph.outputShapes, direct });
   }
   state!.context.addEnqueue(list, machine.stream);
   const hasUnknown = [...state!.outputShapes.values()].some((shape) => shape.includes(-1));
-  if (!hasUnknown) return await finish(machine, order, { list, shapes: state!.outputShapes });
+  const { outputShapes } = state!;
+  if (!hasUnknown) return await finish(machine, order, { list, shapes: outputShapes, direct });
   const shapes = await runForShapes(machine, state!, list);
   list.clear();
   machine.device.begin(list);
-  return await finish(machine, order, { list, shapes });
+  return await finish(machine, order, { list, shapes, direct });
 }
 
 /**
@@ -106,6 +137,10 @@ async function addInput(machine: Machine, input: MergedInput, list: CallList): P
   const { plan: { name }, parts, byteSize } = input;
   const target = buffers.find(name);
   if (target === undefined) throw new TypeError(`Input '${name}' has no device memory`);
+  if (parts.some(({ place }) => isHere(machine, place))) {
+    addDirectCopies(machine, input, { list, to: target.address });
+    return;
+  }
   const pending = buffers.staging(name, byteSize);
   const staging = pending instanceof Promise ? await pending : pending;
   if (staging === undefined) {
@@ -126,18 +161,21 @@ async function addInput(machine: Machine, input: MergedInput, list: CallList): P
 
 /** Copies the parts from where they are, one behind the other. */
 function addDirectCopies(
-  { device, stream }: Machine,
-  { parts }: MergedInput,
+  machine: Machine,
+  input: MergedInput,
   { list, to }: { readonly list: CallList; readonly to: bigint },
 ): void {
-  let target = to;
-  for (const { data } of parts) {
-    if (data.byteLength === 0) continue;
-    const size = BigInt(data.byteLength);
-    const source = addressOf(data as Uint8Array<ArrayBuffer>);
+  const { device, stream } = machine;
+  for (const { part, to: target, from } of inputCopies(machine, input, to)) {
+    const size = BigInt(byteSizeOf(part));
+    if (size === 0n) continue;
+    if (from !== undefined) {
+      device.add(list, "cudaMemcpyAsync", [target, from, size, DEVICE_TO_DEVICE, stream]);
+      continue;
+    }
+    const source = addressOf(part.data as Uint8Array<ArrayBuffer>);
     device.add(list, "cudaMemcpyAsync", [target, source, size, HOST_TO_DEVICE, stream]);
-    list.keep(data);
-    target += size;
+    list.keep(part.data);
   }
 }
 
@@ -185,9 +223,10 @@ async function growOutputs({ allocators, buffers }: Machine): Promise<boolean> {
 async function finish(
   machine: Machine,
   order: RunOrder,
-  { list, shapes }: {
+  { list, shapes, direct }: {
     readonly list: CallList;
     readonly shapes: ReadonlyMap<string, readonly number[]>;
+    readonly direct: DirectPlaces | undefined;
   },
 ): Promise<CollectedOutput[]> {
   const { device, outputStream, stream, computedEvent, doneEvent } = machine;
@@ -203,7 +242,7 @@ async function finish(
     const failed = await runList(machine, list);
     if (failed !== undefined) throw await runFailure(machine, failed);
   } catch (error) {
-    for (const { block } of outputs) block.release();
+    for (const { block } of outputs) block?.release();
     throw error;
   }
   return outputs.map((output) => collect(machine, output));
@@ -221,15 +260,21 @@ async function finish(
     const byteSize = plan.tensor.isOnHost
       ? elementCount(shape) * plan.elementSize
       : formatByteSize(plan, shape);
+    const address = direct?.has(name) ? 0n : machine.buffers.find(name)?.address ?? 0n;
+    const placed = direct && placeParts(machine, { plan, shape, byteSize, address }, order);
+    for (const { to, from, byteSize: size } of placed?.copies ?? []) {
+      const args = [to, from, BigInt(size), DEVICE_TO_DEVICE, outputStream];
+      device.add(list, "cudaMemcpyAsync", args);
+    }
+    if (placed?.needsHost === false) return { plan, shape, block: undefined, placed };
     const taken = machine.blocks.take(byteSize);
     const block = taken instanceof Promise ? await taken : taken;
     if (byteSize > 0 && !plan.tensor.isOnHost) {
-      const source = machine.buffers.find(name)!.address;
-      const args = [block.address, source, BigInt(byteSize), DEVICE_TO_HOST, outputStream];
+      const args = [block.address, address, BigInt(byteSize), DEVICE_TO_HOST, outputStream];
       device.add(list, "cudaMemcpyAsync", args);
       list.keep(block);
     }
-    return { plan, shape, block };
+    return { plan, shape, block, placed };
   }
 }
 
@@ -244,17 +289,21 @@ function usedShape(
   return isCut ? [rowCount, ...full.slice(1)] : full;
 }
 
-function collect(machine: Machine, { plan, shape, block }: PendingOutput): CollectedOutput {
+function collect(machine: Machine, { plan, shape, block, placed }: PendingOutput): CollectedOutput {
   const { name, datatype } = plan;
+  if (block === undefined) {
+    return { tensor: { name, datatype, shape, data: NO_BYTES }, release: undefined, placed };
+  }
   if (plan.tensor.isOnHost) {
     block.bytes.set(machine.buffers.host(name, 1).subarray(0, block.bytes.byteLength));
   }
   if (block.bytes.byteLength > COPY_BYTE_SIZE) {
-    return { tensor: { name, datatype, shape, data: block.bytes }, release: block.release };
+    const tensor = { name, datatype, shape, data: block.bytes };
+    return { tensor, release: block.release, placed };
   }
   const data = block.bytes.slice();
   block.release();
-  return { tensor: { name, datatype, shape, data }, release: undefined };
+  return { tensor: { name, datatype, shape, data }, release: undefined, placed };
 }
 
 async function runList(
@@ -270,9 +319,8 @@ async function runList(
   }
 }
 
-/** The error of a failed call. Before it returns, the streams have ended what they had begun. */
-async function runFailure(machine: Machine, failed: FailedCall): Promise<ServerError> {
-  const { device, library, plan, stream, outputStream } = machine;
+/** Waits until the streams have ended what they had begun, whatever became of it. */
+async function awaitStreams({ device, library, stream, outputStream }: Machine): Promise<void> {
   const list = new CallList();
   device.begin(list);
   for (const each of new Set([stream, outputStream])) {
@@ -280,6 +328,12 @@ async function runFailure(machine: Machine, failed: FailedCall): Promise<ServerE
     list.add("cudaStreamSynchronize", address, { args: [each], expect: "anything" });
   }
   await list.run(library.runner);
+}
+
+/** The error of a failed call. Before it returns, the streams have ended what they had begun. */
+async function runFailure(machine: Machine, failed: FailedCall): Promise<ServerError> {
+  const { device, library, plan } = machine;
+  await awaitStreams(machine);
   const reasons = errorText(library.logger.since(machine.logPosition));
   const what = failed.name === "enqueueV3"
     ? `TensorRT cannot run model '${plan.modelName}'`

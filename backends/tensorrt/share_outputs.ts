@@ -20,7 +20,7 @@ export function shareOutputs(
     if (--holders === 0) { for (const release of releases) release(); }
   };
   try {
-    const parts = collected.map(({ tensor }) => splitOutput(plan, tensor, requests));
+    const parts = collected.map((output) => partsOf(plan, output, requests));
     return requests.map((request, index) => {
       const own = parts.map((output) => output[index]!);
       const outputs = own.length === request.outputs.length
@@ -41,6 +41,18 @@ function once(action: () => void): () => void {
     isDone = true;
     action();
   };
+}
+
+/** What the requests see of an output: what went to their memory, and parts of what came to this machine. */
+function partsOf(
+  plan: RunPlan,
+  { tensor, placed }: CollectedOutput,
+  requests: readonly ExecuteRequest[],
+): Tensor[] {
+  if (placed === undefined) return splitOutput(plan, tensor, requests);
+  // Without bytes it is for those only who did not ask for it.
+  const split = placed.needsHost ? splitOutput(plan, tensor, requests) : [];
+  return placed.tensors.map((each, index) => each ?? split[index] ?? tensor);
 }
 
 function splitOutput(

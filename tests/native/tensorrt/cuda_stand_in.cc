@@ -2,8 +2,11 @@
 // machine; work on a stream is done when somebody waits for it and not before, so that a missing wait shows. The
 // current device is kept per thread, as by the real library, and calls for another device are refused.
 //
+// Device memory can be handed to other processes (cudaIpc...), which open it by the file behind it.
+//
 // STAND_IN_DEVICES = number of devices (2), STAND_IN_CAPABILITY = their compute capability (8.6), STAND_IN_FAIL =
-// calls that fail, STAND_IN_REPORT = file that gets a line when the process ends, STAND_IN_STREAM_US = time that each
+// calls that fail, STAND_IN_REPORT = file that gets a line when the process ends, STAND_IN_COPIES = one that then gets the
+// number of copies to a device, from one, and on one, STAND_IN_STREAM_US = time that each
 // wait for a stream takes.
 #include "cuda_stand_in.h"
 #include <algorithm>
@@ -12,20 +15,27 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fcntl.h>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
 namespace {
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_HANDLE = 400, LAUNCH_FAILURE = 719 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, MAP_FAILURE = 205, INVALID_HANDLE = 400, LAUNCH_FAILURE = 719 };
 using Work = std::function<void()>;
 struct Graph { std::vector<Work> works; int device; };
 struct Stream { int device; std::deque<Work> queue; uint64_t added = 0, done = 0; Graph *capture = nullptr; };
 struct Event { int device; Stream *stream = nullptr; uint64_t number = 0; bool recorded = false; };
-struct Block { size_t size; int device; bool is_pinned; };
+enum Kind { DEVICE, PINNED, IMPORTED };
+// Memory of a device has a file; of an imported block `users` counts who opened it.
+struct Block { size_t size; int device; Kind kind; int fd, users; };
+struct IpcHandle { uint64_t magic, size; int32_t device, owner, fd; char rest[36]; };
+static_assert(sizeof(IpcHandle) == 64, "size of cudaIpcMemHandle_t");
+constexpr uint64_t MAGIC = 0x6e6572656964ull;
 
 // Never destroyed: native threads may come here while the process ends.
 std::recursive_mutex &lock = *new std::recursive_mutex;
@@ -34,6 +44,9 @@ std::set<Stream *> &streams = *new std::set<Stream *>;
 std::set<Event *> &events = *new std::set<Event *>;
 std::set<Graph *> &graphs = *new std::set<Graph *>, &executables = *new std::set<Graph *>;
 std::vector<std::string> &faults = *new std::vector<std::string>;
+std::map<std::pair<int, int>, uintptr_t> &imports = *new std::map<std::pair<int, int>, uintptr_t>;
+// By the number of cudaMemcpyKind.
+int copies[4];
 thread_local int current_device = 0;
 thread_local int last_error = 0;
 using Guard = std::lock_guard<std::recursive_mutex>;
@@ -57,26 +70,54 @@ const Block *find(const void *address, size_t size) {
   auto &[start, block] = *std::prev(next);
   return at - start <= block.size && size <= block.size - (at - start) ? &block : nullptr;
 }
-int allocate(void **address, size_t size, bool is_pinned) {
+size_t pages(size_t size) { return (size + 4095) / 4096 * 4096; }
+void *map_file(int fd, size_t size) {
+  void *memory = mmap(nullptr, pages(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+int allocate(void **address, size_t size, Kind kind) {
   Guard guard(lock);
-  void *memory = aligned_alloc(4096, (size + 4095) / 4096 * 4096 + 4096);
-  if (memory == nullptr) return report(OUT_OF_MEMORY);
+  int fd = memfd_create("cuda_stand_in", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(pages(size))) != 0) return report(OUT_OF_MEMORY);
+  void *memory = map_file(fd, size);
+  if (memory == nullptr) return close(fd), report(OUT_OF_MEMORY);
   memset(memory, 0xa5, size);
-  blocks[reinterpret_cast<uintptr_t>(memory)] = {size, current_device, is_pinned};
+  blocks[reinterpret_cast<uintptr_t>(memory)] = {size, current_device, kind, fd, 1};
   *address = memory;
   return SUCCESS;
 }
-int release(void *address, bool is_pinned) {
+void unmap(std::map<uintptr_t, Block>::iterator found) {
+  munmap(reinterpret_cast<void *>(found->first), pages(found->second.size));
+  if (found->second.fd >= 0) close(found->second.fd);
+  blocks.erase(found);
+}
+void finish_work(int device) {
+  for (Stream *stream : streams)
+    if (!stream->queue.empty() && stream->device == device) stand_in_flush(stream);
+}
+int release(void *address, Kind kind) {
   Guard guard(lock);
   if (address == nullptr) return SUCCESS;
   auto found = blocks.find(reinterpret_cast<uintptr_t>(address));
-  if (found == blocks.end() || found->second.is_pinned != is_pinned) return misuse("memory is freed that is not allocated");
-  if (!is_pinned && found->second.device != current_device) return misuse("memory of another device is freed");
-  for (Stream *stream : streams)
-    if (!stream->queue.empty() && stream->device == found->second.device) stand_in_flush(stream);
-  blocks.erase(found);
-  free(address);
+  if (found == blocks.end() || found->second.kind != kind) return misuse("memory is freed that is not allocated");
+  if (kind == DEVICE && found->second.device != current_device) return misuse("memory of another device is freed");
+  finish_work(found->second.device);
+  unmap(found);
   return SUCCESS;
+}
+bool is_on_device(const void *address, size_t size, int device) {
+  const Block *block = find(address, size);
+  return block != nullptr && block->kind != PINNED && block->device == device;
+}
+// What is wrong with a copy; null when it may be made.
+const char *copy_fault(const void *target, const void *source, size_t size, int kind) {
+  if (kind < 1 || kind > 3) return "a copy of unknown kind";
+  if (size == 0) return nullptr;
+  bool to_device = kind != 2, from_device = kind != 1;
+  if (to_device && !is_on_device(target, size, current_device)) return "a copy leaves the memory of the current device";
+  if (from_device && !is_on_device(source, size, current_device)) return "a copy leaves the memory of the current device";
+  if ((!to_device && stand_in_device_of(target, 0) >= 0) || (!from_device && stand_in_device_of(source, 0) >= 0)) return "a copy takes device memory for memory of the machine";
+  return nullptr;
 }
 Stream *find_stream(void *handle) {
   auto *stream = static_cast<Stream *>(handle);
@@ -136,7 +177,7 @@ bool stand_in_fails(const char *name) {
 int stand_in_device_of(const void *address, size_t size) {
   Guard guard(lock);
   const Block *block = find(address, size);
-  return block == nullptr || block->is_pinned ? -1 : block->device;
+  return block == nullptr || block->kind == PINNED ? -1 : block->device;
 }
 int stand_in_current_device() { return current_device; }
 bool stand_in_is_capturing(void *handle) {
@@ -186,15 +227,15 @@ int cudaDeviceGetAttribute(int *value, int attribute, int device) {
 }
 int cudaMalloc(void **address, size_t size) {
   FAIL_ON_DEMAND("cudaMalloc", OUT_OF_MEMORY);
-  return allocate(address, size, false);
+  return allocate(address, size, DEVICE);
 }
-int cudaFree(void *address) { return release(address, false); }
+int cudaFree(void *address) { return release(address, DEVICE); }
 int cudaHostAlloc(void **address, size_t size, unsigned flags) {
   FAIL_ON_DEMAND("cudaHostAlloc", OUT_OF_MEMORY);
   if (flags > 7) return misuse("cudaHostAlloc gets unknown flags");
-  return allocate(address, size, true);
+  return allocate(address, size, PINNED);
 }
-int cudaFreeHost(void *address) { return release(address, true); }
+int cudaFreeHost(void *address) { return release(address, PINNED); }
 int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = -5, SUCCESS; }
 int cudaStreamCreateWithPriority(void **handle, unsigned flags, int priority) {
   FAIL_ON_DEMAND("cudaStreamCreateWithPriority", OUT_OF_MEMORY);
@@ -268,12 +309,77 @@ int cudaEventDestroy(void *event_handle) {
 }
 int cudaMemcpyAsync(void *target, const void *source, size_t size, int kind, void *stream) {
   FAIL_ON_DEMAND("cudaMemcpyAsync", INVALID_VALUE);
-  if (kind != 1 && kind != 2) return misuse("a copy of unknown kind");
-  const void *on_device = kind == 1 ? target : source, *on_host = kind == 1 ? source : target;
-  if (size > 0 && stand_in_device_of(on_device, size) != current_device) return misuse("a copy leaves the memory of the current device");
-  if (size > 0 && stand_in_device_of(on_host, 0) >= 0) return misuse("a copy takes device memory for memory of the machine");
+  Guard guard(lock);
+  if (const char *fault = copy_fault(target, source, size, kind)) return misuse(fault);
+  copies[kind]++;
   bool known = stand_in_enqueue(stream, [=] { if (size > 0) memcpy(target, source, size); });
   return known ? SUCCESS : misuse("a copy on a stream that is none of this device", INVALID_HANDLE);
+}
+int cudaMemcpy(void *target, const void *source, size_t size, int kind) {
+  Guard guard(lock);
+  if (const char *fault = copy_fault(target, source, size, kind)) return misuse(fault);
+  copies[kind]++;
+  memcpy(target, source, size);
+  return SUCCESS;
+}
+// Copies of a kind so far.
+int stand_in_copies(int kind) {
+  Guard guard(lock);
+  return copies[kind];
+}
+int cudaIpcGetMemHandle(IpcHandle *handle, void *address) {
+  Guard guard(lock);
+  auto found = blocks.find(reinterpret_cast<uintptr_t>(address));
+  if (found == blocks.end() || found->second.kind != DEVICE) return report(INVALID_VALUE);
+  const Block &block = found->second;
+  *handle = {MAGIC, block.size, block.device, static_cast<int32_t>(getpid()), block.fd, {}};
+  return SUCCESS;
+}
+int cudaIpcOpenMemHandle(void **address, IpcHandle handle, unsigned flags) {
+  Guard guard(lock);
+  if (flags != 1 || handle.magic != MAGIC || handle.device != current_device || handle.owner == static_cast<int32_t>(getpid())) return report(INVALID_HANDLE);
+  auto known = imports.find({handle.owner, handle.fd});
+  if (known != imports.end()) {
+    blocks[known->second].users++;
+    *address = reinterpret_cast<void *>(known->second);
+    return SUCCESS;
+  }
+  std::string path = "/proc/" + std::to_string(handle.owner) + "/fd/" + std::to_string(handle.fd);
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return report(INVALID_HANDLE);
+  void *memory = map_file(fd, handle.size);
+  if (memory == nullptr) return close(fd), report(MAP_FAILURE);
+  auto at = reinterpret_cast<uintptr_t>(memory);
+  blocks[at] = {handle.size, handle.device, IMPORTED, fd, 1};
+  imports[{handle.owner, handle.fd}] = at;
+  *address = memory;
+  return SUCCESS;
+}
+int cudaIpcCloseMemHandle(void *address) {
+  Guard guard(lock);
+  auto found = blocks.find(reinterpret_cast<uintptr_t>(address));
+  if (found == blocks.end() || found->second.kind != IMPORTED) return misuse("memory of another process is closed that is not open");
+  if (--found->second.users > 0) return SUCCESS;
+  for (Stream *stream : streams)
+    if (!stream->queue.empty() && stream->device == found->second.device) stand_in_fault("memory of another process is closed while a stream has work");
+  for (auto each = imports.begin(); each != imports.end(); ++each)
+    if (each->second == found->first) {
+      imports.erase(each);
+      break;
+    }
+  unmap(found);
+  return SUCCESS;
+}
+// cuMemGetAddressRange_v2 of the driver.
+int stand_in_address_range(uint64_t *base, size_t *size, uint64_t address) {
+  Guard guard(lock);
+  auto next = blocks.upper_bound(address);
+  if (next == blocks.begin()) return INVALID_VALUE;
+  auto &[start, block] = *std::prev(next);
+  if (address - start >= block.size) return INVALID_VALUE;
+  *base = start;
+  *size = block.size;
+  return SUCCESS;
 }
 int cudaStreamBeginCapture(void *handle, int mode) {
   Guard guard(lock);
@@ -348,7 +454,15 @@ const char *cudaGetErrorString(int error) {
   }
 }
 
+static void tell_copies() {
+  const char *path = getenv("STAND_IN_COPIES");
+  FILE *file = path == nullptr ? nullptr : fopen(path, "a");
+  if (file == nullptr) return;
+  fprintf(file, "pid=%d to=%d from=%d on=%d\n", static_cast<int>(getpid()), copies[1], copies[2], copies[3]);
+  fclose(file);
+}
 __attribute__((destructor)) static void at_end() {
+  tell_copies();
   const char *path = getenv("STAND_IN_REPORT");
   if (path == nullptr) return;
   FILE *file = fopen(path, "a");
