@@ -34,6 +34,7 @@ import { LANGUAGES } from "./script_models.ts";
 import { measureScripts } from "./scripts.ts";
 import { compareSwaps } from "./swap.ts";
 import { measureOnnxWeb } from "./onnx_web.ts";
+import { measureDevices } from "./devices.ts";
 import { measureTensorRt } from "./tensorrt.ts";
 
 const WAYS: readonly Way[] = ["http-binary", "http-json", "grpc", "grpc-stream"];
@@ -268,6 +269,10 @@ async function main(): Promise<void> {
   if ("onnxruntime_web".includes(settings.only)) {
     print("");
     await measureOnnxWeb();
+  }
+  if ("devices".includes(settings.only)) {
+    print("");
+    await measureDevices();
   }
   await measureScriptModels(directory, settings);
   if (settings.reference !== undefined && "reference".includes(settings.only)) {
