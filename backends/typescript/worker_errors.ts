@@ -19,6 +19,9 @@ const MAX_TEXT_LENGTH = 16_384;
 const MAX_CAUSES = 8;
 // deno-lint-ignore no-control-regex -- colors that the runtime puts into texts of import errors
 const COLORS = /\x1b\[[0-9;]*m/g;
+/** The runtime's advice names a flag of the server; a model has what its configuration declares. */
+const FLAG_ADVICE = /run again with the --allow-([a-z]+) flag/g;
+const MODEL_ADVICE = "the model's config.pbtxt may declare it: parameters, allow_$1";
 
 /** An error with a code, as `ctx.error` gives it. */
 export function codedError(code: StatusCode, message: string): ModelError {
@@ -67,7 +70,8 @@ export function stackOf(error: Error): string {
 }
 
 function ownStackOf({ stack, name, message }: Error): string {
-  const lines = String(stack || `${name}: ${message}`).replace(COLORS, "").split("\n");
+  const lines = String(stack || `${name}: ${message}`).replace(COLORS, "")
+    .replace(FLAG_ADVICE, MODEL_ADVICE).split("\n");
   return lines.filter((line) => !/^\s+at /.test(line) || isOfModel(line)).join("\n");
 }
 

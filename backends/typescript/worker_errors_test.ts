@@ -32,6 +32,15 @@ Deno.test("textOfError() tells the cause, and what is no error at all", () => {
   assert.ok(textOfError("x".repeat(100_000)).message.length < 20_000);
 });
 
+Deno.test("textOfError() says where a permission is declared, instead of the runtime's flag", () => {
+  const error = new Error("");
+  error.stack = `NotCapable: Requires read access to "/x", run again with the --allow-read flag`;
+  assert.equal(
+    textOfError(error).message,
+    `NotCapable: Requires read access to "/x", the model's config.pbtxt may declare it: parameters, allow_read`,
+  );
+});
+
 Deno.test("textOfError() has a text for whatever is thrown", () => {
   const own = new Error("own");
   own.cause = own;
