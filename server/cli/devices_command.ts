@@ -38,6 +38,9 @@ export async function showDevices(args: readonly string[]): Promise<number> {
     printText(`${USAGE.split("\n", 1)[0]}\n${ServerError.from(reason).message}\n`, "stderr");
     return EXIT.misuse;
   }
+  if (Deno.stderr.isTerminal()) {
+    printText("Looking at libraries and devices, which takes some seconds …\n", "stderr");
+  }
   using devices = new ProgramDevices(options);
   const inventory = await devices.takeInventory();
   printText(isJson ? `${formatJson(inventoryJson(inventory))}\n` : formatInventory(inventory));
