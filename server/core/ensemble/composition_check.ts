@@ -117,6 +117,9 @@ function checkBatchSize({ step, config }: StepModel, { ensemble, issues }: Check
     message: `ensemble ${ensemble.name} allows maximum batch size ${ensemble.maxBatchSize}, but ` +
       `it contains model ${config.name} which only allows maximum batch size to be ` +
       `${config.maxBatchSize}`,
+    hint: `write max_batch_size: ${ensemble.maxBatchSize} into the config.pbtxt of ` +
+      `${config.name} (where it is not written, the backend chooses it), or ` +
+      `max_batch_size: ${config.maxBatchSize} into that of ${ensemble.name}`,
   });
 }
 

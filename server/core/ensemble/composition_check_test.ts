@@ -98,10 +98,15 @@ Deno.test("checkComposition() names inputs that do not exist, and those there ar
 Deno.test("checkComposition() compares batch sizes", () => {
   const batched = model("a", [["IN", [1]]], [["OUT", [1]]], { maxBatchSize: 2 });
   assert.deepEqual(check(ONE_STEP, { a: batched }, { maxBatchSize: 2 }), []);
+  const [issue] = check(ONE_STEP, { a: batched }, { maxBatchSize: 4 });
   assert.equal(
-    check(ONE_STEP, { a: batched }, { maxBatchSize: 4 })[0]!.message,
+    issue!.message,
     "ensemble e allows maximum batch size 4, but it contains model a which only allows maximum " +
       "batch size to be 2",
+  );
+  assert.match(
+    issue!.hint!,
+    /^write max_batch_size: 4 into the config\.pbtxt of a .* 2 into that of e$/,
   );
 });
 
