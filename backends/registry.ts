@@ -1,6 +1,6 @@
 import { findPythonBackend } from "./backend_directory.ts";
 import type { Backend, BackendContext } from "./backend.ts";
-import { IsolationChoice } from "./isolated/isolation_choice.ts";
+import { IsolationChoice } from "./isolated/mod.ts";
 
 type Open = (context: BackendContext) => Promise<Backend>;
 

@@ -2,6 +2,7 @@ import { ServerError } from "../../proto/status.ts";
 import type { ExecuteOutcome, ExecuteReport, ExecuteRequest } from "../backend.ts";
 import type { Frame } from "../process/frame.ts";
 import { LiveRequest, type LiveRequestOwner, releaseResponse } from "../process/live_request.ts";
+import { NumberedTable } from "../process/numbered_table.ts";
 import type { FramePort } from "../process/stub_link.ts";
 import type { StubMemory } from "../process/stub_memory.ts";
 import type { TensorWriter } from "../process/tensor_wire.ts";
@@ -10,7 +11,6 @@ import { FRAME } from "./isolated_wire.ts";
 import { readOutcome, readResponse, releaseOutcome } from "./outcome_wire.ts";
 import { type WireRequest, wireRequest } from "./request_wire.ts";
 
-const NUMBER_MAX = 0xffff_ffff;
 const ACTIVITY_LENGTH_MAX = 256;
 
 /** What batches are run with. */
@@ -34,11 +34,10 @@ interface Batch {
 /** Batches that a process runs, and requests that it has not answered to the end. */
 export class Executions {
   readonly #parts: ExecutionsParts;
-  readonly #batches = new Map<number, Batch>();
-  readonly #lives = new Map<number, LiveRequest>();
+  readonly #batches = new NumberedTable<Batch>();
+  readonly #lives = new NumberedTable<LiveRequest>();
   readonly #owner: LiveRequestOwner;
   readonly #pace: AheadPace;
-  #lastNumber = 0;
 
   constructor(parts: ExecutionsParts) {
     this.#parts = parts;
@@ -74,7 +73,7 @@ export class Executions {
     const entries = requests.map((request): LiveRequest | ExecuteOutcome => {
       try {
         const tensors = writer.writeAll(request.inputs);
-        const live = new LiveRequest(request, this.#nextNumber(), this.#owner);
+        const live = new LiveRequest(request, this.#lives.nextNumber(), this.#owner);
         this.#lives.set(live.number, live);
         wires.push(wireRequest(request, live.number, tensors));
         return live;
@@ -91,7 +90,7 @@ export class Executions {
   }
 
   #send(batch: Batch, wires: readonly WireRequest[], writer: TensorWriter): void {
-    const number = this.#nextNumber();
+    const number = this.#batches.nextNumber();
     const { port } = this.#parts;
     this.#batches.set(number, batch);
     try {
@@ -156,7 +155,7 @@ export class Executions {
 
   /** Ends everything: the process is gone. */
   failAll(error: ServerError): void {
-    const batches = [...this.#batches.values()];
+    const batches = this.#batches.values();
     this.#batches.clear();
     // The process takes one after the other, so only the first has begun.
     batches.forEach((batch, index) => {
@@ -164,7 +163,7 @@ export class Executions {
       for (const entry of batch.entries) if (entry instanceof LiveRequest) entry.close();
       batch.resolve(undefined);
     });
-    for (const live of [...this.#lives.values()]) live.receive({ error }, true);
+    for (const live of this.#lives.values()) live.receive({ error }, true);
   }
 
   #readOutcomes(results: readonly unknown[], payload: Uint8Array): ExecuteOutcome[] {
@@ -209,13 +208,6 @@ export class Executions {
     );
     const now = this.#parts.now();
     return { outcomes, inputEndMs: now, outputStartMs: now };
-  }
-
-  #nextNumber(): number {
-    do {
-      this.#lastNumber = this.#lastNumber === NUMBER_MAX ? 1 : this.#lastNumber + 1;
-    } while (this.#lives.has(this.#lastNumber) || this.#batches.has(this.#lastNumber));
-    return this.#lastNumber;
   }
 }
 
