@@ -1,36 +1,56 @@
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import { createCallGate } from "../../ffi/call_gate.ts";
-import { ELEMENT_TYPE, ONNX_TYPE } from "../../ffi/onnxruntime/element_type.ts";
-import type { SessionSignature, TensorSignature } from "../../ffi/onnxruntime/signature.ts";
 import {
   buildShim,
   defaultShimFolder,
+  hasCudaLibrary,
   locateTorch,
-  TorchModule,
+  switchBits,
+  type TorchFolders,
+  type TorchModule,
   TorchRuntime,
 } from "../../ffi/pytorch/mod.ts";
-import { datatypeOfConfig } from "../../proto/datatype.ts";
-import type { Backend, BackendContext, BackendModel, ModelSource } from "../backend.ts";
-import { createRunPlan } from "../onnx_run_plan.ts";
+import type { Backend, BackendContext, BackendModel, Devices, ModelSource } from "../backend.ts";
+import { CPU_OFFER, type KindOffer } from "../backend.ts";
+import { offerGpus } from "../device_list.ts";
 import { findModelFile } from "../onnx_model_file.ts";
-import { checkTensors, resolveNames } from "./naming.ts";
-import { TorchModel } from "./model.ts";
-import { readTorchSettings } from "./settings.ts";
+import { createRunPlan } from "../onnx_run_plan.ts";
+import { resolvePackageNames } from "./call_spec.ts";
+import { checkTensors } from "./configured_io.ts";
+import { TorchModel, type TorchPlace } from "./model.ts";
+import { type Naming, resolveNames } from "./naming.ts";
+import { type ModelFile, openModule } from "./open_module.ts";
+import { checkPackagePlace, firstPlace, torchPlace } from "./placement.ts";
+import { readTorchSettings, type TorchSettings, TorchThreads } from "./settings.ts";
+import { signatureOfConfig } from "./tensors.ts";
 
 const MAX_RUNS_IN_FLIGHT = 16;
-const NOT_AN_ARCHIVE = /PytorchStreamReader failed|constants\.pkl|code\/|file not found: archive/;
 
-/** TorchScript models through a shim that is built against the libtorch of this machine. */
+/** TorchScript modules and AOTInductor packages through a shim that is built against the libtorch of this machine. */
 export class PyTorchBackend implements Backend {
   readonly name = "pytorch";
   readonly preference = { kind: "KIND_CPU", count: 1 } as const;
   readonly #context: BackendContext;
   readonly #gate = createCallGate(MAX_RUNS_IN_FLIGHT);
+  readonly #threads: TorchThreads;
   #opening: Promise<TorchRuntime> | undefined;
 
   constructor(context: BackendContext) {
     this.#context = context;
+    this.#threads = new TorchThreads(context.log);
+  }
+
+  async kinds(devices: Devices): Promise<readonly KindOffer[]> {
+    const gpus = offerGpus(await devices.gpus());
+    if (gpus.refusal !== undefined) return [CPU_OFFER, gpus];
+    try {
+      const torch = locateTorch(this.#context.settings.get("library"));
+      if (hasCudaLibrary(torch)) return [gpus, CPU_OFFER];
+      return [CPU_OFFER, { ...gpus, deviceIds: [], refusal: withoutCuda(torch) }];
+    } catch (error) {
+      return [CPU_OFFER, { ...gpus, deviceIds: [], refusal: ServerError.from(error).message }];
+    }
   }
 
   /** A TorchScript file tells nothing that could complete a configuration. */
@@ -40,50 +60,72 @@ export class PyTorchBackend implements Backend {
 
   async openModel(source: ModelSource): Promise<BackendModel> {
     const { config, name } = source;
-    if (config.platform !== "" && config.platform !== "pytorch_libtorch") {
-      throw new ServerError(
-        "UNSUPPORTED",
-        `model '${name}' has platform '${config.platform}', which cannot be served: export it with ` +
-          `torch.jit.trace or torch.jit.script for platform 'pytorch_libtorch', or to ONNX`,
-      );
-    }
-    checkTensors(config);
+    const format = formatOf(config);
+    checkTensors(config, format === "package" ? "package" : "TorchScript file");
     const settings = readTorchSettings(source);
-    const path = await findModelFile(source);
+    const path = await findModelFile({ ...source, config: withFileName(config, format) });
     const runtime = await this.#openRuntime();
-    this.#setThreads(runtime, source.name, settings.threads);
-    runtime.setJit(settings.jit);
-    const module = await loadModule(runtime, path, name);
+    this.#applySettings(name, settings, runtime);
+    const instanceCount = config.instanceGroup.reduce((sum, { count }) => sum + count, 0);
+    const runners = settings.weightSharing ? Math.max(instanceCount, 1) : 1;
+    const file: ModelFile = { path, format, runners, modelName: name };
+    const place = firstPlace(config, runtime);
+    const module = await openModule(runtime, file, place);
     try {
-      const naming = resolveNames(config, module);
-      return new TorchModel({
-        name,
-        module,
-        plan: createRunPlan(config, signatureOf(config)),
-        naming,
-        options: { ...settings, inputsAreDict: naming.inputsAreDict },
-        gate: this.#gate,
-        now: this.#context.now,
-        countBatchRetry: () => this.#context.countBatchRetry(name, source.version),
-      });
+      return this.#createModel(source, { settings, runtime, file, first: { place, module } });
     } catch (error) {
       module[Symbol.dispose]();
       throw error;
     }
   }
 
-  /** Threads between operators can be set only before the first run of the process. */
-  #setThreads(
-    runtime: TorchRuntime,
-    modelName: string,
-    threads: { readonly intra: number; readonly inter: number },
-  ): void {
-    try {
-      runtime.setThreads(threads);
-    } catch (error) {
-      const text = error instanceof Error ? error.message : String(error);
-      this.#context.log.warning(`threads of model '${modelName}' stay as they are: ${text}`);
+  #createModel(
+    source: ModelSource,
+    { settings, runtime, file, first }: {
+      readonly settings: TorchSettings;
+      readonly runtime: TorchRuntime;
+      readonly file: ModelFile;
+      readonly first: { readonly place: TorchPlace; readonly module: TorchModule };
+    },
+  ): TorchModel {
+    const { config, name, version } = source;
+    const { now, log, countBatchRetry } = this.#context;
+    const naming = namesOf(config, file, first);
+    for (const warning of naming.warnings) log.warning(warning);
+    return new TorchModel({
+      log,
+      first,
+      sharesWeights: settings.weightSharing,
+      placeOf: (placement) => {
+        const place = torchPlace(placement, { modelName: name, format: file.format, runtime });
+        if (file.format === "package") {
+          checkPackagePlace(name, first.module.packageSignature().device, place);
+        }
+        return place;
+      },
+      open: (place) => openModule(runtime, file, place),
+      run: {
+        name,
+        plan: createRunPlan(config, signatureOfConfig(config, naming)),
+        naming,
+        switches: switchBits(settings.switches),
+        gate: this.#gate,
+        now,
+        countBatchRetry: () => countBatchRetry(name, version),
+      },
+    });
+  }
+
+  #applySettings(name: string, settings: TorchSettings, runtime: TorchRuntime): void {
+    const { log } = this.#context;
+    for (const line of settings.words) log.info(line);
+    if (settings.switches.cacheCleaning && !runtime.hasCacheCleaning) {
+      log.warning(
+        `parameter 'ENABLE_CACHE_CLEANING' of model '${name}' has no effect: libtorch ` +
+          `${runtime.version} is older than 2.10`,
+      );
     }
+    this.#threads.apply(name, settings.threads, (threads) => runtime.setThreads(threads));
   }
 
   #openRuntime(): Promise<TorchRuntime> {
@@ -109,63 +151,33 @@ export class PyTorchBackend implements Backend {
   }
 }
 
-async function loadModule(
-  runtime: TorchRuntime,
-  path: string,
-  modelName: string,
-): Promise<TorchModule> {
-  try {
-    return await TorchModule.open(runtime, path);
-  } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
-    const hint = NOT_AN_ARCHIVE.test(text)
-      ? "; a TorchScript file is made by torch.jit.trace(...).save or torch.jit.script(...).save, " +
-        "what torch.save writes (a pickle of weights or of a module) cannot be served"
-      : "";
-    throw new ServerError(
-      "INTERNAL",
-      `failed to load model '${modelName}': ${text.replace(/\.$/, "")}${hint}`,
-      { cause: error },
-    );
-  }
+function formatOf({ name, platform, defaultModelFilename }: ModelConfig): ModelFile["format"] {
+  if (platform === "torch_aoti") return "package";
+  if (platform === "" && defaultModelFilename.endsWith(".pt2")) return "package";
+  if (platform === "" || platform === "pytorch_libtorch") return "script";
+  throw new ServerError(
+    "UNSUPPORTED",
+    `model '${name}' has platform '${platform}', backend 'pytorch' serves 'pytorch_libtorch' ` +
+      `(TorchScript, model.pt) and 'torch_aoti' (AOTInductor packages, model.pt2)`,
+  );
 }
 
-/** What the configuration says, in the place of what a model would tell. */
-function signatureOf(config: ModelConfig): SessionSignature {
-  const describe = (
-    each: ModelConfig["input"][number] | ModelConfig["output"][number],
-  ): TensorSignature => {
-    const dims = (each.reshape?.shape ?? each.dims).map(Number);
-    const shape = config.maxBatchSize > 0 ? [-1, ...dims] : dims;
-    const datatype = datatypeOfConfig(each.dataType) ?? "FP32";
-    return {
-      name: each.name,
-      onnxType: ONNX_TYPE.TENSOR,
-      elementType: ELEMENT_TYPE[ELEMENT_NAME_OF[datatype]],
-      dims: shape,
-      symbols: shape.map(() => ""),
-    };
-  };
-  return {
-    inputs: config.input.map(describe),
-    outputs: config.output.map(describe),
-    overridableInitializers: [],
-  };
+function withFileName(config: ModelConfig, format: ModelFile["format"]): ModelConfig {
+  if (config.defaultModelFilename !== "") return config;
+  return { ...config, defaultModelFilename: format === "package" ? "model.pt2" : "model.pt" };
 }
 
-const ELEMENT_NAME_OF = {
-  BOOL: "BOOL",
-  UINT8: "UINT8",
-  UINT16: "UINT16",
-  UINT32: "UINT32",
-  UINT64: "UINT64",
-  INT8: "INT8",
-  INT16: "INT16",
-  INT32: "INT32",
-  INT64: "INT64",
-  FP16: "FLOAT16",
-  FP32: "FLOAT",
-  FP64: "DOUBLE",
-  BYTES: "STRING",
-  BF16: "BFLOAT16",
-} as const;
+function namesOf(
+  config: ModelConfig,
+  { format, modelName }: ModelFile,
+  { module, place }: { readonly place: TorchPlace; readonly module: TorchModule },
+): Naming {
+  if (format === "script") return resolveNames(config, module.scriptSignature());
+  const signature = module.packageSignature();
+  checkPackagePlace(modelName, signature.device, place);
+  return resolvePackageNames(config, signature);
+}
+
+function withoutCuda({ libraries }: TorchFolders): string {
+  return `libtorch in '${libraries}' is built without CUDA, one with it has libtorch_cuda.so`;
+}

@@ -76,6 +76,11 @@ function headersOf(libraries: string): string | undefined {
   return folders.find((folder) => listFolder(join(folder, "torch")).includes("script.h"));
 }
 
+/** Whether this libtorch comes with what it needs for CUDA devices; it is not opened for that. */
+export function hasCudaLibrary({ libraries }: Pick<TorchFolders, "libraries">): boolean {
+  return listFolder(libraries).some((name) => /^libtorch_cuda\.so/.test(name));
+}
+
 function stampOf(libraries: string, headers: string): string {
   for (const path of ["torch/csrc/api/include/torch/version.h", "torch/headeronly/version.h"]) {
     try {
