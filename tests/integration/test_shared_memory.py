@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -50,6 +51,9 @@ def write_repository(root):
     for datatype in DATATYPES:
         repository.onnx(f"identity_{datatype.lower()}", models.identity(datatype, ["batch", "n"]))
     repository.onnx("add_sub", models.add_sub("INT32", ["batch", 16]))
+    repository.onnx("add_sub_large", models.add_sub("INT32", ["batch", 32 * PAGE]))
+    repository.onnx("transpose", models.matrix_transpose(512, 512))
+    repository.onnx("slow_ones", models.sleepy_loop(whole=True))
     repository.echo("echo", "FP32", [-1])
     repository.echo("echo_text", "BYTES", [-1])
     repository.echo("slow", "FP32", [-1], parameters={"execute_delay_ms": 500})
@@ -513,6 +517,77 @@ def test_large_tensor(protocol, create):
     protocol.client.infer("identity_fp32", inputs, outputs=outputs)
     got = shm.get_contents_as_numpy(handle, np.float32, array.shape, offset=array.nbytes)
     assert (got == array).all()
+
+
+def test_large_outputs_that_share_bytes(protocol, create):
+    """What overlaps an input or another output is written when the model is done; the last one wins."""
+    array = np.arange(512 * 512, dtype=np.float32).reshape(1, 512, 512)
+    handle, key = create(4 * array.nbytes)
+    for name in ("r", "again"):
+        protocol.client.register_system_shared_memory(name, key, 4 * array.nbytes)
+    for offset in (0, 64 * PAGE):
+        shm.set_shared_memory_region(handle, [array])
+        inputs = [shared_input(protocol, "IN", array.shape, "FP32", "r", array.nbytes)]
+        outputs = [shared_output(protocol, "OUT", "again", array.nbytes, offset)]
+        protocol.client.infer("transpose", inputs, outputs=outputs)
+        assert (shm.get_contents_as_numpy(handle, np.float32, array.shape, offset=offset) == array.transpose(0, 2, 1)).all()
+    left, right = (np.full((1, 32 * PAGE), value, np.int32) for value in (5, 3))
+    outputs = [shared_output(protocol, name, "r", left.nbytes) for name in ("OUTPUT0", "OUTPUT1")]
+    protocol.infer("add_sub_large", {"INPUT0": left, "INPUT1": right}, outputs=outputs)
+    got = shm.get_contents_as_numpy(handle, np.int32, left.shape)
+    assert (got == 2).all() or (got == 8).all()
+
+
+def test_large_outputs_of_many_requests(server, create):
+    """Some run alone and write to their places, others in batches whose outputs are shared out."""
+    rows, size = 24, 16 * PAGE
+    handle, key = create(2 * rows * size)
+    arrays = [np.full((1, size // 4), number, np.float32) for number in range(rows)]
+    for number, array in enumerate(arrays):
+        shm.set_shared_memory_region(handle, [array], offset=number * size)
+    first = PROTOCOLS["http"](server)
+    first.client.register_system_shared_memory("many", key, 2 * rows * size)
+
+    def infer(number):
+        each = PROTOCOLS["http" if number % 2 else "grpc"](server)
+        for _ in range(5):
+            inputs = [shared_input(each, "IN", (1, size // 4), "FP32", "many", size, number * size)]
+            outputs = [shared_output(each, "OUT", "many", size, (rows + number) * size)]
+            each.client.infer("identity_fp32", inputs, outputs=outputs)
+        each.close()
+        return True
+
+    with ThreadPoolExecutor(rows) as pool:
+        assert all(pool.map(infer, range(rows)))
+    first.client.unregister_system_shared_memory("many")
+    first.close()
+    got = shm.get_contents_as_numpy(handle, np.float32, (rows, size // 4), offset=rows * size)
+    assert (got == np.concatenate(arrays)).all()
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_run_writes_to_its_region_to_the_end(protocol, server, create, is_cut):
+    """Whether the region is unregistered meanwhile, or its object is cut."""
+    size = 4 * 256 * 256
+    handle, key = create(size)
+    protocol.client.register_system_shared_memory("ones", key, size)
+    inputs = [protocol.input("STEPS", np.array([900], np.int64))]
+    finish = start_infer(protocol, "slow_ones", inputs, [shared_output(protocol, "OUT", "ones", size)])
+    time.sleep(0.1)
+    if is_cut:
+        os.truncate(object_path(key), 0)
+    protocol.client.unregister_system_shared_memory("ones")
+    try:
+        error = finish()
+    except InferenceServerException as failure:
+        error = failure
+    assert server.alive()
+    if is_cut:
+        assert "Unable to use shared memory region: 'ones': " in str(error)
+        return
+    assert not isinstance(error, Exception)
+    assert (shm.get_contents_as_numpy(handle, np.float32, (256, 256)) == 1).all()
+    assert mapped(server, key) == 0
 
 
 def count_mappings(server):
