@@ -14,7 +14,7 @@ import type { DevicePlace } from "../proto/tensor.ts";
 /** How regions are used. */
 export interface RegionOptions {
   /**
-   * Copy inputs out of system regions instead of reading them in place. It costs time, and in exchange nothing that
+   * Copy inputs out of regions, and outputs into them, instead of working there. It costs time, and in exchange nothing that
    * another process does to its memory while a request runs can change what the model sees, or end the server.
    */
   readonly copiesInputs: boolean;
@@ -83,7 +83,7 @@ export class MemoryOpener {
     } catch (error) {
       throw ServerError.from(error, "INVALID_ARG");
     }
-    if (memory.byteSize >= byteSize) return new CudaRegion(memory);
+    if (memory.byteSize >= byteSize) return new CudaRegion(memory, this.#options);
     memory[Symbol.dispose]();
     throw new ServerError(
       "INVALID_ARG",
@@ -207,9 +207,11 @@ class SystemRegion {
 /** A region in the memory of a GPU; models that do not run on it get copies. */
 class CudaRegion {
   readonly #memory: IpcMemory;
+  readonly #options: RegionOptions;
 
-  constructor(memory: IpcMemory) {
+  constructor(memory: IpcMemory, options: RegionOptions) {
     this.#memory = memory;
+    this.#options = options;
   }
 
   view(): undefined {
@@ -222,7 +224,8 @@ class CudaRegion {
     return copy;
   }
 
-  place(offset: number, byteSize: number): DevicePlace {
+  place(offset: number, byteSize: number): DevicePlace | undefined {
+    if (this.#options.copiesInputs) return undefined;
     const { deviceId, address } = this.#memory;
     return { deviceId, address: address + BigInt(offset), byteSize };
   }
