@@ -22,7 +22,9 @@ export interface Tensor {
 export interface DevicePlace {
   /** As CUDA counts the GPUs of this machine. */
   readonly deviceId: number;
+  /** Of the first byte, as the GPU sees it. */
   readonly address: bigint;
+  /** Bytes from there on. */
   readonly byteSize: number;
 }
 
