@@ -21,6 +21,7 @@ import {
 } from "./http2_request_head.ts";
 import type { PeerSettings } from "./http2_settings.ts";
 import { Http2Stream, type StreamHost } from "./http2_stream.ts";
+import { Http2StreamIndex } from "./http2_stream_index.ts";
 import { StreamOpener } from "./http2_stream_opener.ts";
 
 /** What a stream table is made with. */
@@ -52,7 +53,7 @@ export class Http2StreamTable implements StreamHost {
   readonly #headParser = new RequestHeadParser();
   readonly #decoder: HpackDecoder;
   readonly #headerBlocks: HeaderBlockAssembler;
-  readonly #streams = new Map<number, Http2Stream>();
+  readonly #streams = new Http2StreamIndex();
   /** Reset by us: the peer may not know it yet. */
   readonly #recentlyReset = new RecentStreams(1_024);
   readonly #recentlyEnded = new RecentStreams(128);
@@ -197,7 +198,7 @@ export class Http2StreamTable implements StreamHost {
 
   /** Ends every stream: the connection is gone. */
   resetAll(): void {
-    const streams = [...this.#streams.values()];
+    const streams = this.#streams.values();
     this.#streams.clear();
     for (const stream of streams) stream.remoteReset();
   }
@@ -205,7 +206,7 @@ export class Http2StreamTable implements StreamHost {
   /** Ends streams in which nothing has moved for too long. */
   tick(): void {
     const { limits, now } = this.#context;
-    for (const stream of [...this.#streams.values()]) {
+    for (const stream of this.#streams.values()) {
       const receives = !stream.remoteEnded && !stream.isPaused && stream.sink.isReceiving;
       const isSlow = receives && now - stream.lastReceiveAt > limits.bodyTimeoutMs;
       const isStalled = stream.stalledSince > 0 &&
@@ -313,7 +314,7 @@ export class Http2StreamTable implements StreamHost {
     stream.receiveWindow = this.#context.limits.streamWindowBytes;
     stream.expectedBytes = head.contentLength;
     stream.lastReceiveAt = this.#context.now;
-    this.#streams.set(streamId, stream);
+    this.#streams.add(stream);
     return stream;
   }
 
