@@ -17,12 +17,29 @@ const PERMISSIONS = 0o755;
  */
 export async function unpackArchive(archive: string, folder: string): Promise<void> {
   const file = await Deno.open(archive);
-  const { size } = await file.stat();
+  let size: number;
+  try {
+    ({ size } = await file.stat());
+    await checkMagic(file);
+  } catch (error) {
+    file.close();
+    throw error;
+  }
   const unpacking = new Unpacking(folder, byteSizeLimit(size));
   // Closes the file at its end, and when it is left early.
   const stream = file.readable.pipeThrough(new DecompressionStream("gzip"));
   const entries = readTar(stream, (byteSize) => unpacking.count(byteSize));
   for await (const entry of entries) await unpacking.write(entry, entry.content);
+}
+
+/** Tells what is no gzip before something is made of it; reading starts at the beginning afterwards. */
+async function checkMagic(file: Deno.FsFile): Promise<void> {
+  const head = new Uint8Array(2);
+  const count = await file.read(head);
+  if (count !== 2 || head[0] !== 0x1f || head[1] !== 0x8b) {
+    throw new TypeError("The file is no .tar.gz archive: it does not begin as gzip does");
+  }
+  await file.seek(0, Deno.SeekMode.Start);
 }
 
 function byteSizeLimit(packedByteSize: number): number {

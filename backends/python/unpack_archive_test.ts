@@ -104,8 +104,10 @@ for (const [what, entries, message] of REFUSED) {
 Deno.test("unpackArchive() refuses what is no archive, or cut short", async () => {
   const path = await Deno.makeTempFile();
   const folder = await Deno.makeTempDir();
-  await Deno.writeTextFile(path, "no archive");
-  await assert.rejects(unpackArchive(path, folder));
+  for (const text of ["no archive", "\x1f", ""]) {
+    await Deno.writeTextFile(path, text);
+    await assert.rejects(unpackArchive(path, folder), /no \.tar\.gz archive/);
+  }
   const archive = await archiveOf([{ name: "a", text: "x".repeat(100_000) }]);
   const bytes = await Deno.readFile(archive);
   await Deno.writeFile(path, bytes.subarray(0, bytes.length / 2));

@@ -67,7 +67,12 @@ export async function chooseKinds(
     if (backend.preference.kind === "KIND_MODEL") return NOTHING_TO_CHOOSE;
     config.instanceGroup.push(create(ModelInstanceGroupSchema, { name: config.name }));
   }
-  const placement = new GroupPlacement(config, offers, { ...settings, backend: backend.name });
+  const hasChoice = backend.kinds !== undefined;
+  const placement = new GroupPlacement(config, offers, {
+    ...settings,
+    backend: backend.name,
+    hasChoice,
+  });
   for (const [index, group] of config.instanceGroup.entries()) {
     if (group.name === "") group.name = `${config.name}_${index}`;
     placement.place(index, group);
@@ -119,10 +124,16 @@ function offersWithoutDevices({ name, kinds }: Backend): readonly KindOffer[] {
   return [{ kind: "KIND_GPU", device: "cuda", deviceIds: [], refusal }, CPU_OFFER];
 }
 
+interface PlacementSettings extends KindSettings {
+  readonly backend: string;
+  /** The backend can use other devices than the CPU: what was chosen is worth a line of the log. */
+  readonly hasChoice: boolean;
+}
+
 class GroupPlacement {
   readonly #config: ModelConfig;
   readonly #offers: readonly KindOffer[];
-  readonly #settings: KindSettings & { readonly backend: string };
+  readonly #settings: PlacementSettings;
   readonly #refusals = new Map<number, string>();
   readonly #notes: string[] = [];
   readonly #fallbacks: string[] = [];
@@ -131,7 +142,7 @@ class GroupPlacement {
   constructor(
     config: ModelConfig,
     offers: readonly KindOffer[],
-    settings: KindSettings & { readonly backend: string },
+    settings: PlacementSettings,
   ) {
     this.#config = config;
     this.#offers = offers;
@@ -170,7 +181,9 @@ class GroupPlacement {
     const why = this.#whyNot(chosen, group);
     const start = `instance group ${group.name} of model ${this.#config.name} (KIND_AUTO)`;
     const reason = why === "" ? "the best that its backend can use" : why;
-    this.#notes.push(`${start} runs on ${nameOf(chosen)}: ${reason}`);
+    if (this.#settings.hasChoice) {
+      this.#notes.push(`${start} runs on ${nameOf(chosen)}: ${reason}`);
+    }
     this.#take(group, chosen);
     if (chosen.device !== "cpu") this.#tell(group, chosen, `KIND_AUTO; ${reason}`);
   }

@@ -81,6 +81,7 @@ Deno.test("chooseKinds() tells which device and why, in a note and where it is n
   deepEqual(onCpu.why, {});
   const text = `parameters { key: "nereid.device.x" value { string_value: "cuda" } }`;
   deepEqual((await choose(text, [CPU_OFFER])).why, {});
+  deepEqual((await choose("", undefined)).notes, [], "a backend for CPUs has nothing to choose");
 });
 
 Deno.test("chooseKinds() gives KIND_GPU all devices, or those that it names", async () => {
