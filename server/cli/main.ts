@@ -1,9 +1,11 @@
 import { HOST_COMMAND } from "../../backends/isolated/child_command.ts";
+import { exitAtOnce } from "../../ffi/posix/exit_at_once.ts";
 import { ServerError } from "../../proto/status.ts";
 import { denoVersionFault } from "./deno_version.ts";
 import { parseFlags } from "./flags.ts";
 import { printText } from "./print.ts";
 import { PROBE_COMMAND } from "./probe_message.ts";
+import { workersEnded } from "./process_end.ts";
 import type { ServeCallbacks } from "./serve_command.ts";
 import { readServeOptions, type ServeOptions } from "./serve_options.ts";
 import { restoreShellPath } from "./shell_path.ts";
@@ -13,6 +15,12 @@ export async function main(
   args: readonly string[],
   callbacks: ServeCallbacks = {},
 ): Promise<number> {
+  const code = await runCommand(args, callbacks);
+  if (!await workersEnded()) exitAtOnce(code);
+  return code;
+}
+
+async function runCommand(args: readonly string[], callbacks: ServeCallbacks): Promise<number> {
   const fault = denoVersionFault(Deno.version.deno);
   if (fault !== undefined) {
     printError(fault);

@@ -1,3 +1,4 @@
+import { exitAtOnce } from "../../ffi/posix/exit_at_once.ts";
 import { emptyStandardInput } from "../../ffi/posix/standard_input.ts";
 import { ServerError, STATUS_TEXT } from "../../proto/status.ts";
 import type { StartResult } from "../core/inference_server.ts";
@@ -42,7 +43,10 @@ export async function serve(
     },
     // Service managers repeat SIGTERM, which speeds nothing up (management.md §11); a user who insists is heard.
     onFurtherSignal: (name, number) => {
-      if (name !== "SIGTERM") Deno.exit(1);
+      if (name !== "SIGTERM") {
+        exitAtOnce(1);
+        Deno.exit(1);
+      }
       log.info(`Signal (${number}) received.`);
     },
     onUncaught: (reason) => log.error(`uncaught error: ${describe(reason)}`),
