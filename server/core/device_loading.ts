@@ -70,8 +70,13 @@ export async function completeForAttempt(
   },
 ): Promise<void> {
   const choice = attempt.choice = await completeConfig(source, backend, attempt.failed);
-  for (const note of choice?.notes ?? []) log.info(note);
-  for (const fallback of choice?.fallbacks ?? []) log.warning(fallback);
+  if (choice !== undefined) tellChoice(choice, log);
+}
+
+/** Tells the log where groups go that left it open, or did not get what they asked for. */
+export function tellChoice({ notes, fallbacks }: KindChoice, log: Log): void {
+  for (const note of notes) log.info(note);
+  for (const fallback of fallbacks) log.warning(fallback);
 }
 
 /** Groups of a loaded version that run on a lesser kind than they asked for, or than was tried first. */

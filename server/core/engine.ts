@@ -140,6 +140,7 @@ export class Engine implements InferenceApi {
           backend,
           devices: parts.devices,
           mayFallBack: mayFallBack(options, backend.name),
+          log: moduleLog(parts.log, "instance_update.ts"),
         };
         return await prepareUpdate(model, source, settings);
       },

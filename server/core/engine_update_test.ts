@@ -3,7 +3,7 @@ import { DataType, ModelInstanceGroup_Kind } from "../../proto/gen/model_config_
 import { ServerError } from "../../proto/status.ts";
 import { EngineFixture, type FakeModel, inferRequest } from "./engine_fixture.ts";
 
-const { CPU } = ModelInstanceGroup_Kind;
+const { CPU, GPU } = ModelInstanceGroup_Kind;
 const EXPLICIT = { modelControlMode: "explicit", loadModels: ["m"] } as const;
 
 function model(count: number, change: Partial<FakeModel> = {}): FakeModel {
@@ -217,4 +217,21 @@ Deno.test("Engine is ready while a further model is being loaded, and not when t
   await clock.advance(1);
   await failing;
   assert.equal(engine.isReady(), false);
+});
+
+Deno.test("Engine.loadModel() tells and counts groups that fall back while the version serves", async () => {
+  const backendConfig = new Map([["fake", new Map([["fallback", "true"]])]]);
+  const fixture = new EngineFixture({ m: model(1) }, { ...EXPLICIT, backendConfig });
+  await fixture.start(100);
+  const count = () => fixture.engine.metrics().versions[0]!.kindFallbackCount;
+  assert.equal(count(), 0);
+  const instanceGroup = [{ name: "h", count: 1, kind: GPU }];
+  await load(fixture, model(1, { config: { instanceGroup }, stamp: "gpu" }));
+  assert.deepEqual(loads(fixture), ["loading: m:1"]);
+  const line = "instance group h of model m has kind KIND_GPU and falls back to CPU: ";
+  assert.ok(fixture.lines.some((each) => each.startsWith(line)), fixture.lines.join("\n"));
+  assert.equal(fixture.engine.modelConfig("m", "").instanceGroup[0]!.kind, CPU);
+  assert.equal(count(), 1);
+  await load(fixture, model(2));
+  assert.equal(count(), 0);
 });

@@ -3,8 +3,10 @@ import type { Backend } from "../../backends/backend.ts";
 import { type ModelConfig, ModelConfigSchema } from "../../proto/gen/model_config_pb.ts";
 import { checkInstanceGroups, configError } from "../../proto/model_config.ts";
 import { isEnsemble, normalizeInstanceGroups } from "../../proto/model_config_normalize.ts";
+import { countFallbacks, tellChoice } from "./device_loading.ts";
 import { chooseKinds, type KindSettings } from "./instance_kinds.ts";
 import type { InstanceUpdate } from "./instance_set.ts";
+import type { Log } from "./log.ts";
 import type { Model } from "./model.ts";
 import type { RepositoryModel } from "./model_repository.ts";
 import { LABELS_PARAMETER } from "./version_labels.ts";
@@ -21,6 +23,7 @@ export interface ServingVersion {
  */
 export function mayStay({ model, source: before }: ServingVersion, after: RepositoryModel) {
   if (model.instanceSet === undefined || isEnsemble(after.config)) return false;
+  if (model.instanceSet.instances.some(({ hasGivenUp }) => hasGivenUp === true)) return false;
   // What agents or requests bring is in a folder of its own each time.
   if (before.hold !== undefined || after.hold !== undefined) return false;
   if (before.directory !== after.directory) return false;
@@ -38,17 +41,20 @@ export function mayStay({ model, source: before }: ServingVersion, after: Reposi
 export async function prepareUpdate(
   model: Model,
   source: RepositoryModel,
-  { backend, ...settings }: KindSettings & { readonly backend: Backend },
+  { backend, log, ...settings }: KindSettings & { readonly backend: Backend; readonly log: Log },
 ): Promise<InstanceUpdate> {
   const config = clone(ModelConfigSchema, source.config);
   const { version } = model;
   const versionDirectory = `${source.directory}/${version}`;
   const named = { name: config.name, version, modelDirectory: source.directory, versionDirectory };
-  const { machine } = await chooseKinds({ ...named, config }, backend, settings);
+  // Where the version could not be loaded, no further instance of it will run.
+  const { failedDevices: failed } = model;
+  const choice = await chooseKinds({ ...named, config }, backend, { ...settings, failed });
   normalizeInstanceGroups(config, backend.preference);
-  const issues = checkInstanceGroups(config, machine);
+  const issues = checkInstanceGroups(config, choice.machine);
   if (issues.length > 0) throw configError(issues, source.positions);
   const update = await model.instanceSet!.prepare(config, source.positions);
+  tellChoice(choice, log);
   return {
     addedCount: update.addedCount,
     removedCount: update.removedCount,
@@ -56,6 +62,7 @@ export async function prepareUpdate(
       const removed = update.commit();
       const { instanceGroup, versionPolicy, parameters } = config;
       Object.assign(model.config, { instanceGroup, versionPolicy, parameters });
+      model.statistics.kindFallbackCount = countFallbacks({ failed, choice });
       return removed;
     },
     [Symbol.asyncDispose]: () => update[Symbol.asyncDispose](),

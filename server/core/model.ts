@@ -1,5 +1,6 @@
 import type {
   BackendModel,
+  DeviceClass,
   ExecuteResponse,
   ModelInstance,
   OutputTargets,
@@ -46,6 +47,8 @@ export interface ModelParts {
   readonly backendModel?: BackendModel;
   readonly clock: Clock;
   readonly log: Log;
+  /** Families of devices on which the version could not be loaded, with the reason; absent = none. */
+  readonly failedDevices?: ReadonlyMap<DeviceClass, string>;
   /** Where to leave what frees the buffers behind a response. */
   readonly releases: WeakMap<InferResponse, () => void>;
   /** What the rate limiter knows of the instances. */
@@ -81,6 +84,7 @@ export class Model implements AsyncDisposable {
   readonly statistics: VersionStatistics;
   readonly labels: OutputLabels;
   readonly instanceSet: InstanceSet | undefined;
+  readonly failedDevices: ReadonlyMap<DeviceClass, string>;
   /** Keeps the folder it was loaded from, when that is none of the repository's. */
   source: ModelHold | undefined;
   readonly #parts: ModelParts;
@@ -99,6 +103,7 @@ export class Model implements AsyncDisposable {
     this.statistics = parts.statistics;
     this.labels = parts.labels;
     this.instanceSet = parts.instanceSet;
+    this.failedDevices = parts.failedDevices ?? new Map();
   }
 
   /** Requests taken and not answered yet. */

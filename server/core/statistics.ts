@@ -98,6 +98,8 @@ export interface VersionStatisticsOptions {
  * received = success + failure + in flight.
  */
 export class VersionStatistics implements JobObserver, CacheObserver {
+  /** See `VersionStatisticsOptions`; changed when the groups are. */
+  kindFallbackCount: number;
   readonly #options: VersionStatisticsOptions;
   /** Of what ran on no GPU, or never. */
   readonly #rest: RequestCounts;
@@ -116,6 +118,7 @@ export class VersionStatistics implements JobObserver, CacheObserver {
 
   constructor(options: VersionStatisticsOptions) {
     this.#options = options;
+    this.kindFallbackCount = options.kindFallbackCount ?? 0;
     if (options.decoupled) this.#responses = new ResponseStatistics();
     const { statistics, clock } = options;
     if (options.cached) this.#cache = new CacheStatistics(statistics.summaryQuantiles);
@@ -317,7 +320,7 @@ export class VersionStatistics implements JobObserver, CacheObserver {
       inflight: this.#received - counts.success - this.#failed,
       pending: this.#pending,
       batchRetryCount: this.#batchRetryCount,
-      kindFallbackCount: this.#options.kindFallbackCount ?? 0,
+      kindFallbackCount: this.kindFallbackCount,
       loadSeconds: this.#loadMs / 1000,
       ...(children.length === 1 ? {} : { children }),
       ...(this.#cache === undefined ? {} : { cache: this.#cache.snapshot(clock.now()) }),

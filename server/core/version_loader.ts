@@ -148,6 +148,7 @@ async function loadOnce(
     scheduler: cached ?? running,
     instances: [],
     instanceSet,
+    failedDevices: parts.attempt.failed,
     backendModel,
     clock,
     log: moduleLog(parts.log, "model.ts"),
