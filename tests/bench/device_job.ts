@@ -32,7 +32,11 @@ export interface DeviceJob {
 
 /** What came of it. */
 export type DeviceResult =
-  | { readonly skipped: string }
+  | {
+    readonly skipped: string;
+    /** It could have run, and failed. */
+    readonly isFault?: boolean;
+  }
   | {
     readonly msPerRun: number;
     /** The first run, with what is compiled for it, and all that is done before it. */
@@ -160,6 +164,7 @@ if (import.meta.main) {
   const job = JSON.parse(Deno.args[0]!) as DeviceJob;
   const result = await runDeviceJob(job).catch((error: Error): DeviceResult => ({
     skipped: error.message,
+    isFault: true,
   }));
   Deno.stdout.writeSync(new TextEncoder().encode(`\n${JSON.stringify(result)}\n`));
   Deno.exit(0);

@@ -143,6 +143,7 @@ function compare(
 }
 
 if (import.meta.main) {
-  await measureDevices();
+  const rows = await measureDevices();
+  if (Deno.args.includes("--json")) print(JSON.stringify({ rows }));
   Deno.exit(0);
 }

@@ -1,7 +1,7 @@
 /**
- * Runs ONNX node tests on WebGPU alone, no node on the CPU, and compares with the CPU's answers.
+ * Runs ONNX node tests on WebGPU (or CUDA) alone, no node on the CPU, and compares with the CPU's answers.
  *
- *   deno run -A tests/native/webgpu/run_node_cases.ts DATA_FOLDER LIST_FILE
+ *   deno run -A tests/native/webgpu/run_node_cases.ts DATA_FOLDER LIST_FILE [cuda]
  *
  * Prints a line of JSON per test: its name, and what is wrong with it. A process of its own, since a graphics driver may
  * end it.
@@ -18,14 +18,18 @@ export interface CaseResult {
   readonly fault?: string | undefined;
 }
 
-const GPU_CONFIG: ConfigInit = {
-  instanceGroup: [{ name: "m_0", kind: ModelInstanceGroup_Kind.GPU, gpus: [0], count: 1 }],
-  parameters: {
-    "nereid.device.m_0": { stringValue: "webgpu" },
-    "session.disable_cpu_ep_fallback": { stringValue: "1" },
-    "intra_op_thread_count": { stringValue: "1" },
-  },
-};
+type GpuDevice = "webgpu" | "cuda";
+
+function configOn(device: GpuDevice): ConfigInit {
+  return {
+    instanceGroup: [{ name: "m_0", kind: ModelInstanceGroup_Kind.GPU, gpus: [0], count: 1 }],
+    parameters: {
+      ...(device === "webgpu" ? { "nereid.device.m_0": { stringValue: device } } : {}),
+      "session.disable_cpu_ep_fallback": { stringValue: "1" },
+      "intra_op_thread_count": { stringValue: "1" },
+    },
+  };
+}
 
 /** The inputs of every data set of a test. */
 function readInputs(folder: string, model: Uint8Array): Tensor[][] {
@@ -47,11 +51,13 @@ function readInputs(folder: string, model: Uint8Array): Tensor[][] {
 async function answer(
   model: Uint8Array,
   inputSets: readonly Tensor[][],
-  isGpu: boolean,
+  device?: GpuDevice,
 ): Promise<Tensor[][]> {
   await using opened = await openInstance("onnxruntime", {
     model,
-    ...(isGpu ? { config: GPU_CONFIG, placement: { kind: "KIND_GPU", device: "webgpu" } } : {}),
+    ...(device === undefined
+      ? {}
+      : { config: configOn(device), placement: { kind: "KIND_GPU", device } }),
   });
   const results: Tensor[][] = [];
   for (const inputs of inputSets) {
@@ -64,11 +70,11 @@ async function answer(
   return results;
 }
 
-async function runCase(folder: string): Promise<string | undefined> {
+async function runCase(folder: string, device: GpuDevice): Promise<string | undefined> {
   const model = await Deno.readFile(`${folder}/model.onnx`);
   const inputSets = readInputs(folder, model);
-  const given = await answer(model, inputSets, true);
-  const wanted = await answer(model, inputSets, false);
+  const given = await answer(model, inputSets, device);
+  const wanted = await answer(model, inputSets);
   for (const [set, tensors] of wanted.entries()) {
     for (const [index, tensor] of tensors.entries()) {
       const fault = tensorsAgree(given[set]![index]!, tensor);
@@ -78,10 +84,10 @@ async function runCase(folder: string): Promise<string | undefined> {
 }
 
 if (import.meta.main) {
-  const [root, listFile] = Deno.args as [string, string];
+  const [root, listFile, device = "webgpu"] = Deno.args as [string, string, GpuDevice?];
   const encoder = new TextEncoder();
   for (const name of (await Deno.readTextFile(listFile)).trim().split("\n")) {
-    const fault = await runCase(`${root}/${name}`).catch((error: Error) => error.message);
+    const fault = await runCase(`${root}/${name}`, device).catch((error: Error) => error.message);
     const result: CaseResult = { name, fault };
     await Deno.stdout.write(encoder.encode(`${JSON.stringify(result)}\n`));
   }
