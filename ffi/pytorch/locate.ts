@@ -72,7 +72,8 @@ function librariesIn(path: string): string | undefined {
 
 /** Beside the libraries in packages; at the usual place when the system's package manager put them there. */
 function headersOf(libraries: string): string | undefined {
-  const folders = [join(libraries, "..", "include"), "/usr/include", "/usr/local/include"];
+  const beside = [join(libraries, "..", "include"), join(libraries, "..", "..", "include")];
+  const folders = [...beside, "/usr/include", "/usr/local/include"];
   return folders.find((folder) => listFolder(join(folder, "torch")).includes("script.h"));
 }
 

@@ -15,7 +15,7 @@ export class TorchRuntime {
 
   /** @throws Error when the shim cannot be loaded. */
   constructor(shimPath: string) {
-    this.calls = Deno.dlopen(shimPath, TORCH_SYMBOLS).symbols;
+    this.calls = openShim(shimPath);
     this.version = readCString(this.calls.nereid_torch_version());
     const features = this.calls.nereid_torch_features();
     this.hasPackages = (features & FEATURE.packages) !== 0;
@@ -34,5 +34,14 @@ export class TorchRuntime {
     const size = BigInt(TORCH_ERROR_BYTE_SIZE);
     const status = this.calls.nereid_torch_threads(intra, inter, error, size);
     if (status !== 0) throw torchErrorIn(error);
+  }
+}
+
+function openShim(path: string): TorchCalls {
+  try {
+    return Deno.dlopen(path, TORCH_SYMBOLS).symbols;
+  } catch (error) {
+    const words = error instanceof Error ? error.message : String(error);
+    throw new Error(`Cannot open libtorch through its shim '${path}': ${words}`, { cause: error });
   }
 }

@@ -144,7 +144,7 @@ const REFUSED: Readonly<Record<string, readonly [Uint8Array, OpenOptions, RegExp
       config: { ...TWO, platform: "torch_aoti" },
       files: { "model.pt2": new TextEncoder().encode("no package") },
     },
-    /failed to load model 'm': .*torch\._inductor\.aoti_compile_and_package/s,
+    /failed to load model 'm': .*torch\._inductor\.aoti_compile_and_package|libtorch 1\..* cannot load: 2\.6/s,
   ],
 };
 
