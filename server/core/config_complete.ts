@@ -41,6 +41,8 @@ export interface CompletionMachine {
   readonly devices?: Devices | undefined;
   /** Families of devices on which the version could not be loaded before. */
   readonly failed?: ReadonlyMap<DeviceClass, string> | undefined;
+  /** Told where the groups go before the backend is asked: what it finds may be a fault of the device. */
+  readonly onChosen?: ((choice: KindChoice) => void) | undefined;
 }
 
 /**
@@ -53,12 +55,14 @@ export async function completeModelConfig(
   source: ConfigSource,
   backend: Backend,
   options: ServerOptions,
-  { devices, failed }: CompletionMachine = {},
+  { devices, failed, onChosen }: CompletionMachine = {},
 ): Promise<KindChoice> {
   const { config } = source;
-  const issues: ConfigIssue[] = runtimeIssues(source);
+  const issues: ConfigIssue[] = runtimeIssues(source, backend);
+  config.runtime ||= backend.runtime ?? "";
   const settings = { devices, failed, mayFallBack: mayFallBack(options, backend.name) };
   const kinds = await chooseKinds(source, backend, settings);
+  onChosen?.(kinds);
   normalizeInstanceGroups(config, backend.preference);
   issues.push(...checkInstanceGroups(config, kinds.machine));
   // A path that leads outside must not be followed, not even to complete the rest.
@@ -136,10 +140,13 @@ async function autoComplete(
   return [{ path: "", message, code: "INTERNAL" }];
 }
 
-/** `runtime` may only name the library that stands for the backend itself: nothing else is ever loaded. */
-function runtimeIssues({ config, name, version }: ConfigSource): ConfigIssue[] {
+/** `runtime` may only name what stands for the backend itself: nothing else is ever loaded. */
+function runtimeIssues(
+  { config, name, version }: ConfigSource,
+  { runtime: expected }: Backend,
+): ConfigIssue[] {
   const { runtime, backend } = config;
-  if (runtime === "" || runtime === `libtriton_${backend}.so`) return [];
+  if (runtime === "" || runtime === (expected ?? `libtriton_${backend}.so`)) return [];
   const message = isPathInside(runtime) && !runtime.startsWith("/")
     ? `unable to find backend library '${runtime}' for model '${name}', searched: ` +
       `'${name}/${version}' '${name}' '${backend}' `

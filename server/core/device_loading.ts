@@ -18,7 +18,10 @@ export interface LoadAttempt {
 export type CompleteConfig = (
   source: ConfigSource,
   backend: Backend,
-  failed?: ReadonlyMap<DeviceClass, string>,
+  attempt?: {
+    readonly failed: ReadonlyMap<DeviceClass, string>;
+    readonly onChosen: (choice: KindChoice) => void;
+  },
 ) => Promise<KindChoice | undefined>;
 
 /** Faults of the model or of its configuration: another device would not help. */
@@ -69,7 +72,10 @@ export async function completeForAttempt(
     readonly log: Log;
   },
 ): Promise<void> {
-  const choice = attempt.choice = await completeConfig(source, backend, attempt.failed);
+  const choice = attempt.choice = await completeConfig(source, backend, {
+    failed: attempt.failed,
+    onChosen: (chosen) => attempt.choice = chosen,
+  });
   if (choice !== undefined) tellChoice(choice, log);
 }
 

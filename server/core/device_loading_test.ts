@@ -1,8 +1,10 @@
 import { deepEqual, equal, match, rejects } from "node:assert/strict";
-import type { DeviceClass, Devices, InstancePlacement } from "../../backends/backend.ts";
+import type { Backend, DeviceClass, Devices, InstancePlacement } from "../../backends/backend.ts";
 import { ServerError } from "../../proto/status.ts";
+import type { ConfigSource } from "./config_complete.ts";
 import {
   checkGpuLimit,
+  completeForAttempt,
   countFallbacks,
   type LoadAttempt,
   loadOnDevices,
@@ -55,6 +57,34 @@ Deno.test("loadOnDevices() does not try again for faults of the model, or withou
   await rejects(failWith("INTERNAL", "cuda"), /bad/);
   equal(tries, 4);
   equal(lines.length, 1);
+});
+
+Deno.test("loadOnDevices() goes on when the backend could not describe the model on a device", async () => {
+  const { log, lines } = collectingLog();
+  const order: (DeviceClass | undefined)[] = ["cuda", undefined];
+  const parts = {
+    log,
+    completeConfig: (
+      _source: unknown,
+      _backend: unknown,
+      attempt?: Parameters<Parameters<typeof completeForAttempt>[2]["completeConfig"]>[2],
+    ) => {
+      const choice = choiceOf(order[attempt!.failed.size]);
+      attempt!.onChosen(choice);
+      return attempt!.failed.size > 0
+        ? Promise.resolve(choice)
+        : Promise.reject(new ServerError("UNAVAILABLE", "out of memory"));
+    },
+  };
+  const [source, backend] = [{}, {}] as [ConfigSource, Backend];
+  await loadOnDevices(
+    "m",
+    log,
+    (attempt) => completeForAttempt(source, backend, { ...parts, attempt }),
+  );
+  deepEqual(lines, [
+    "model 'm' could not be loaded on CUDA, the next kind is tried: out of memory",
+  ]);
 });
 
 Deno.test("checkGpuLimit() refuses an instance on a GPU that is full beyond its limit", async () => {

@@ -83,8 +83,8 @@ export function createInferenceServer(
       temporaryFolders,
       agents: parts.repositoryAgents,
     }),
-    completeConfig: (source, backend, failed) =>
-      completeModelConfig(source, backend, options, { devices: parts.devices, failed }),
+    completeConfig: (source, backend, attempt) =>
+      completeModelConfig(source, backend, options, { devices: parts.devices, ...attempt }),
     loadBatchStrategy,
     statistics: parts.statistics ?? {},
     responseCache: createResponseCache(options, parts.clock),
