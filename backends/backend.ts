@@ -156,6 +156,8 @@ export interface ExecuteReport {
 /** One loaded instance. `execute` is never called again before its promise settled, unless `takesAhead` allows it. */
 export interface ModelInstance extends AsyncDisposable {
   readonly placement: InstancePlacement;
+  /** It will never answer again: whoever loads its version again wants another one. Absent = it may. */
+  readonly hasGivenUp?: boolean;
   /** Absent = inputs are brought to memory of this machine for it, and outputs are taken from there. */
   readonly memoryUse?: ClientMemoryUse;
   /**
@@ -191,6 +193,8 @@ export interface InstancePreference {
 /** A way to execute models. Created once per process by `backends/registry.ts`, lazily. */
 export interface Backend extends AsyncDisposable {
   readonly name: string;
+  /** The file that `runtime` of a configuration names; absent = `libtriton_<name>.so`, which stands for the backend. */
+  readonly runtime?: string | undefined;
   readonly preference: InstancePreference;
   /**
    * The kinds of instances it can make, best first, with what it could make but for something missing. With `source`:

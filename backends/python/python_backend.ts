@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { formatModelConfigJson } from "../../proto/model_config_json.ts";
 import type {
   Backend,
@@ -28,6 +29,7 @@ export interface PythonBackendOptions {
 /** Models in Python: users' `model.py` files, in one process per instance. */
 export class PythonBackend implements Backend {
   readonly name: string;
+  readonly runtime: string | undefined;
   readonly preference = { kind: "KIND_CPU", count: 1 } as const;
   readonly #context: BackendContext;
   readonly #settings: PythonSettings;
@@ -40,6 +42,7 @@ export class PythonBackend implements Backend {
     this.#context = context;
     this.name = options?.name ?? "python";
     this.#modelFile = options?.modelFile;
+    this.runtime = options === undefined ? undefined : basename(options.modelFile);
     this.#settings = readPythonSettings(context.settings);
   }
 

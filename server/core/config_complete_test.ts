@@ -38,6 +38,7 @@ async function complete(
   autoComplete: Backend["autoComplete"] = () => Promise.resolve(),
   options: ServerOptions = DEFAULT_SERVER_OPTIONS,
   modelDirectory = "/nonexistent/m",
+  runtime?: string,
 ) {
   const { config, positions } = parseModelConfig(START + text, "m/config.pbtxt");
   normalizeModelConfig(config);
@@ -49,7 +50,7 @@ async function complete(
     config,
     positions,
   };
-  await completeModelConfig(source, backendThat(autoComplete), options);
+  await completeModelConfig(source, { ...backendThat(autoComplete), runtime }, options);
   return config;
 }
 
@@ -114,6 +115,15 @@ Deno.test("completeModelConfig() does not ask the backend in strict mode or for 
     complete(`default_model_filename: "../x"`, never),
     /^ServerError: model file path '\.\.\/x' in model 'm' is outside model directory/,
   );
+});
+
+Deno.test("completeModelConfig() names the file of a backend that is one as the runtime", async () => {
+  const withFile = (text: string) => complete(text, undefined, undefined, undefined, "model.py");
+  equal((await withFile("")).runtime, "model.py");
+  equal((await withFile(`runtime: "model.py"`)).runtime, "model.py");
+  await rejects(withFile(`runtime: "libtriton_onnxruntime.so"`), /unable to find backend library/);
+  await rejects(complete(`runtime: "model.py"`), /unable to find backend library 'model\.py'/);
+  equal((await complete("")).runtime, "");
 });
 
 Deno.test("completeModelConfig() refuses other runtimes, batching libraries and missing labels", async () => {

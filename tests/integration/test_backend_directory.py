@@ -77,15 +77,15 @@ def infer(client, model, number=3):
 def test_a_backend_in_python(tmp_path, start, name):
     write_backend(tmp_path / "backends", "multiply")
     repository = Repository(tmp_path / "repository")
-    for model, factor in (("twice", 2), ("ten_times", 10)):
+    for model, factor, more in (("twice", 2, ""), ("ten_times", 10, 'runtime: "model.py"\n')):
         (repository.directory(model, 1) / "factor").write_text(str(factor))
-        repository.config(model, 'backend: "multiply"\n')
+        repository.config(model, f'backend: "multiply"\n{more}')
     flags = [f"--backend-directory={tmp_path}/backends", "--backend-config=python,shm-default-byte-size=4194304"]
     server = start(repository.root, *flags)
     client = PROTOCOLS[name](server)
     assert infer(client, "twice") == [6] and infer(client, "ten_times") == [30]
     config = call(server, "GET", "/v2/models/twice/config").json()
-    assert config["backend"] == "multiply"
+    assert (config["backend"], config["runtime"]) == ("multiply", "model.py")
     client.close()
     processes = stub_processes(server)
     server.stop()
