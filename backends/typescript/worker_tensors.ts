@@ -1,4 +1,4 @@
-import type { Datatype } from "../../proto/datatype.ts";
+import { type Datatype, isDatatype } from "../../proto/datatype.ts";
 import type { Tensor } from "../../proto/tensor.ts";
 import type { FrameReader } from "./frame_reader.ts";
 import type { FrameWriter } from "./frame_writer.ts";
@@ -63,6 +63,12 @@ export function pickTensor<Type extends Datatype>(
     throw codedError(code, `there is no ${what} '${name}', there are ${names || "none"}`);
   }
   if (tensor.datatype !== datatype) {
+    if (!isDatatype(datatype)) {
+      throw new TypeError(
+        `expected the datatype of ${what} '${name}' as second argument, such as ` +
+          `${what}("${name}", "${tensor.datatype}"), got ${shown(datatype)}`,
+      );
+    }
     throw codedError(
       code,
       `expected ${what} '${name}' to be ${datatype}, got ${tensor.datatype}`,
