@@ -75,6 +75,6 @@ export const KNOWN_LIBRARIES: readonly KnownLibrary[] = [
     wheelFiles: ["libtensorflow_cc.so.2"],
     form: "tensorflow",
     backends: ["tensorflow"],
-    packages: "pip install tensorflow, or the libtensorflow archive",
+    packages: "pip install tensorflow-cpu, or the libtensorflow archive",
   },
 ];

@@ -232,3 +232,37 @@ def test_the_log_tells_the_library_and_nothing_of_its_chatter(server):
     log = server.log()
     assert "TensorFlow 2.21.0 from" in log
     assert "cpu_feature_guard" not in log and "Restoring SavedModel" not in log
+
+
+def lacking_server(root, **variables):
+    """A server that finds no TensorFlow, unless it is installed on this machine."""
+    words = ["env", "-u", "NEREID_TENSORFLOW_LIBRARY", "-u", "NEREID_OPENVINO_LIBRARY"]
+    words += [f"{name}={value}" for name, value in variables.items()]
+    return ServerProcess(root, "--exit-on-error=false", "--strict-readiness=false", prefix=words)
+
+
+def test_without_the_library_models_run_on_openvino(tmp_path):
+    try:
+        pitch, openvino = library_path("basic_pitch").with_suffix(""), library_path("openvino")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    shutil.copytree(pitch, Repository(tmp_path).directory("pitch", 1) / "model.savedmodel")
+    with lacking_server(tmp_path, NEREID_OPENVINO_LIBRARY=openvino) as server:
+        if "TensorFlow models run on OpenVINO: Cannot open the TensorFlow library" not in server.log():
+            assert "TensorFlow 2." in server.log()
+            pytest.skip("TensorFlow is installed on this machine")
+        protocol = PROTOCOLS["http"](server)
+        found = protocol.infer("pitch", {"input_2": tone()}).as_numpy("contour")
+        protocol.close()
+        assert abs(float(found.sum()) - PITCH_SUMS["contour"]) < 0.1
+
+
+def test_without_any_library_the_load_tells_what_brings_one(tmp_path):
+    add_model(Repository(tmp_path), "predict", "linear", TF_SIGNATURE_DEF="predict")
+    with lacking_server(tmp_path) as server:
+        (entry,) = json.loads(call(server, "POST", "/v2/repository/index").body)
+        if "OpenVINO 2" in server.log() or entry["state"] == "READY":
+            pytest.skip("TensorFlow or OpenVINO is installed on this machine")
+        assert "Cannot open the TensorFlow library" in entry["reason"]
+        assert "pip install tensorflow-cpu" in entry["reason"] and "pip install openvino" in entry["reason"]
+        assert call(server, "GET", "/v2/health/live").status == 200
