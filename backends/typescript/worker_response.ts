@@ -12,6 +12,9 @@ import {
   writeTensors,
 } from "./worker_tensors.ts";
 
+/** Whoever passes them on reads each of them: a million hold up everybody else. */
+const PARAMETER_COUNT_MAX = 10_000;
+
 /** A response ready to be written into a frame. */
 export type EncodedResponse =
   | {
@@ -102,7 +105,13 @@ function encodeOutput(
 }
 
 function checkParameters(parameters: Readonly<Record<string, ParameterValue>>): void {
-  for (const [key, value] of Object.entries(parameters)) {
+  const entries = Object.entries(parameters);
+  if (entries.length > PARAMETER_COUNT_MAX) {
+    throw new TypeError(
+      `Expected at most ${PARAMETER_COUNT_MAX} parameters, got ${entries.length}`,
+    );
+  }
+  for (const [key, value] of entries) {
     if (!["boolean", "bigint", "number", "string"].includes(typeof value)) {
       throw new TypeError(
         `Parameter '${key}' must be a boolean, bigint, number or string, got ${

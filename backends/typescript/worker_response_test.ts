@@ -71,6 +71,11 @@ Deno.test("encodeResponse() says what is wrong with an output", () => {
   assert.match(messageOf(5), /got 5/);
   assert.match(messageOf({ outputs: {}, parameters: { p: null } }), /Parameter 'p'/);
   assert.match(messageOf({ outputs: {}, parameters: { p: 2n ** 64n } }), /64 bits/);
+  const many = Object.fromEntries(Array.from({ length: 10_001 }, (_, index) => [`p${index}`, 1]));
+  assert.match(
+    messageOf({ outputs: {}, parameters: many }),
+    /at most 10000 parameters, got 10001/,
+  );
 });
 
 Deno.test("encodeResponse() keeps the code of an error that the model gives", () => {

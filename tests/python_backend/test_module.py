@@ -51,6 +51,7 @@ def test_requests_without_what_they_need(missing):
          "Requested output name for request with id '' and model name 'm' should not be empty."),
         ({"correlation_id": 1.5}, "Correlation ID must be integer or string"),
         ({"parameters": [1]}, "Expect parameters to be a dict, got <class 'list'>"),
+        ({"parameters": dict.fromkeys(map(str, range(10_001)), 1)}, "Expect at most 10000 parameters, got 10001"),
         ({"parameters": {1: 2}}, "Expect parameters keys to have type str, found type <class 'int'>"),
         ({"parameters": {"a": 1.5}}, "Expect parameters values to have type bool/int/str, found type <class 'float'>"),
     ],

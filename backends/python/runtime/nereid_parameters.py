@@ -12,6 +12,8 @@ from nereid_tensor import Tensor
 _MAX_EXACT = 1 << 53
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 63) - 1
 _EMPTY = "{}"
+# Whoever passes them on reads each of them: a million hold up everybody else.
+_MOST_PARAMETERS = 10_000
 
 
 def check_text(where: str, name: str, value: Any) -> str:
@@ -74,6 +76,8 @@ def parameters_text(parameters: Optional[dict]) -> str:
         return _EMPTY
     if not isinstance(parameters, dict):
         raise TritonModelException(f"Expect parameters to be a dict, got {type(parameters)}")
+    if len(parameters) > _MOST_PARAMETERS:
+        raise TritonModelException(f"Expect at most {_MOST_PARAMETERS} parameters, got {len(parameters)}")
     for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
