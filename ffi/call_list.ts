@@ -1,5 +1,5 @@
 import type { MachineCode } from "./machine_code.ts";
-import { pointerAt, whileHolding } from "./memory.ts";
+import { addressOf, pointerAt, whileHolding } from "./memory.ts";
 
 /** Which results of a native function are good. */
 export type Expectation = "status 0" | "true" | "anything";
@@ -81,6 +81,11 @@ export class CallList {
   /** What the call at `index` gave. */
   result(index: number): bigint {
     return this.#cells[index * CELLS_PER_CALL + RESULT_CELL] ?? 0n;
+  }
+
+  /** Where the result of the call at `index` will be, as long as the list does not grow. */
+  resultAddress(index: number): bigint {
+    return addressOf(this.#cells) + BigInt((index * CELLS_PER_CALL + RESULT_CELL) * 8);
   }
 
   clear(): void {

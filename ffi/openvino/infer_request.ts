@@ -1,6 +1,7 @@
 import { NativeHandle, type NativePointer } from "../handle.ts";
 import { copyMemory, OutParameter, pointerAt, whileHolding } from "../memory.ts";
-import { checkStatus, failureOf, INVALID_C_PARAMETER, type OvError } from "./error.ts";
+import { checkStatus, INVALID_C_PARAMETER, type OvError } from "./error.ts";
+import { InferCall } from "./infer_call.ts";
 import type { OvRuntime } from "./runtime.ts";
 import type { OvTensor } from "./tensor.ts";
 
@@ -19,10 +20,12 @@ export class OvInferRequest extends NativeHandle {
   /** The tensors it reads in its next run. */
   readonly #inputs: OvTensor[] = [];
   readonly #outputs: OvTensor[] = [];
+  readonly #call: InferCall;
 
   constructor(runtime: OvRuntime, pointer: NativePointer) {
     super(pointer, (request) => runtime.calls.ov_infer_request_free(request));
     this.#runtime = runtime;
+    this.#call = new InferCall(runtime.calls, pointer, runtime.rowTools);
   }
 
   /** Sets one input for the runs to come. @throws OvError */
@@ -42,13 +45,10 @@ export class OvInferRequest extends NativeHandle {
 
   /** Runs on the blocking pool. @returns the failure, if any. */
   async infer(): Promise<OvError | undefined> {
-    const { calls } = this.#runtime;
-    const { pointer } = this;
-    const status = await whileHolding(
+    return await whileHolding(
       [this, ...this.#inputs, ...this.#outputs],
-      () => calls.ov_infer_request_infer(pointer),
+      () => this.#call.run(),
     );
-    return status === 0 ? undefined : failureOf(calls, status);
   }
 
   /** Makes the run in flight fail soon with `INFER_CANCELLED`. */

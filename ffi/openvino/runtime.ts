@@ -3,6 +3,7 @@ import { openLibrary } from "../library.ts";
 import { cString, OutParameter, pointerAt, readCString, whileHolding } from "../memory.ts";
 import { findElementCodes, type OvElementType } from "./element_type.ts";
 import { checkStatus, OvError } from "./error.ts";
+import { openRowTools, type RowTools } from "./infer_call.ts";
 import { locateOvLibrary } from "./locate.ts";
 import { type OvCalls, SYMBOLS } from "./symbols.ts";
 import { nativeShape } from "./tensor.ts";
@@ -14,6 +15,8 @@ export class OvRuntime {
   /** Such as `2026.4.1-…`. */
   readonly version: string;
   readonly core: NativePointer;
+  /** For runs whose failures keep their own texts. */
+  readonly rowTools: RowTools | undefined = openRowTools();
   readonly emptyBlock: Uint8Array<ArrayBuffer> = new Uint8Array(new ArrayBuffer(64));
   readonly #codes: ReadonlyMap<OvElementType, number>;
   readonly #types: ReadonlyMap<number, OvElementType>;

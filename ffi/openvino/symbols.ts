@@ -17,6 +17,7 @@ export const SYMBOLS = {
   ov_get_error_info: { parameters: ["i32"], result: "pointer" },
   // const char* ov_get_last_err_msg(); one text for the whole process
   ov_get_last_err_msg: { parameters: [], result: "pointer" },
+  lastErrorAddress: { name: "ov_get_last_err_msg", type: "pointer" },
   // void ov_free(const char* content)
   ov_free: { parameters: ["pointer"], result: "void" },
   // ov_status_e ov_core_create(ov_core_t** core)
@@ -105,6 +106,7 @@ export const SYMBOLS = {
   },
   // ov_status_e ov_infer_request_infer(ov_infer_request_t* request)
   ov_infer_request_infer: { parameters: ["pointer"], result: "i32", nonblocking: true },
+  inferAddress: { name: "ov_infer_request_infer", type: "pointer" },
   // ov_status_e ov_infer_request_cancel(ov_infer_request_t* request)
   ov_infer_request_cancel: { parameters: ["pointer"], result: "i32" },
   // void ov_infer_request_free(ov_infer_request_t* request)
