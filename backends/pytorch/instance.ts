@@ -18,6 +18,7 @@ import type { RunPlan } from "../onnx_run_plan.ts";
 import { shareOutputs } from "../onnx_share_outputs.ts";
 import type { CollectedOutput } from "../onnx_split_output.ts";
 import type { Naming } from "./naming.ts";
+import { cutRows, leastRowsIn, padRows } from "./row_padding.ts";
 import { torchInput, torchOutput } from "./tensors.ts";
 
 /** What the runs of a model have in common. */
@@ -40,6 +41,8 @@ export class TorchInstance implements ModelInstance {
   readonly #close: () => void;
   readonly #target: MergeTarget;
   readonly #switches: number;
+  /** Rows that the code of a package wants, as far as it told. */
+  #leastRows = 0;
 
   constructor(
     parts: TorchRunParts,
@@ -92,7 +95,7 @@ export class TorchInstance implements ModelInstance {
       let results: TorchValue[];
       try {
         if (requests.every(({ signal }) => signal?.aborted)) throw cancelled();
-        results = await this.#module.forward(inputs, this.#switches);
+        results = await this.#forward(inputs, requests);
       } finally {
         gate.leave();
       }
@@ -113,6 +116,31 @@ export class TorchInstance implements ModelInstance {
       inputEndMs: times.inputEndMs || end,
       outputStartMs: times.outputStartMs || end,
     };
+  }
+
+  /** Packages may want more rows than there are: they get some twice, which is right where rows are independent. */
+  async #forward(
+    inputs: readonly TorchValue[],
+    requests: readonly ExecuteRequest[],
+  ): Promise<TorchValue[]> {
+    const least = this.#leastRows;
+    if (least > 0) {
+      const rows = requests.reduce((sum, { batchSize }) => sum + batchSize, 0);
+      if (rows > 0 && rows < least) {
+        const sizes = { rows, least };
+        return cutRows(await this.#module.forward(padRows(inputs, sizes), this.#switches), sizes);
+      }
+    }
+    try {
+      return await this.#module.forward(inputs, this.#switches);
+    } catch (error) {
+      const wanted = this.#parts.plan.isBatching && error instanceof TorchError
+        ? leastRowsIn(error)
+        : undefined;
+      if (wanted === undefined || wanted <= least) throw error;
+      this.#leastRows = wanted;
+      return await this.#forward(inputs, requests);
+    }
   }
 
   #inputs(requests: readonly ExecuteRequest[]): TorchValue[] {
