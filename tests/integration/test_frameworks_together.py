@@ -26,7 +26,8 @@ from nereid_testing.tensorrt import build_stand_ins, identity_plan, write_plan
 from nereid_testing.torchscript import ADD_SUB as TORCH_ADD_SUB
 from nereid_testing.torchscript import torchscript
 
-pytestmark = pytest.mark.ours
+# The first test may wait for libraries that are fetched and compiled.
+pytestmark = [pytest.mark.ours, pytest.mark.timeout(600)]
 
 CACHE = PROJECT / ".cache" / "frameworks"
 ON_CPU = "instance_group [ { kind: KIND_CPU count: 2 } ]\n"
