@@ -28,18 +28,26 @@ export function shareOutputs(
     const outputs = parts.map((output) => output[0]!);
     return [releases.length === 0 ? { outputs } : { outputs, release: releaseOnce(releases) }];
   }
-  let holders = requests.length;
-  return requests.map((request, index) => {
+  const shares = requests.map((request, index) => {
     const own = parts.map((output) => output[index]!);
-    const outputs = own.length === request.outputs.length
+    return own.length === request.outputs.length
       ? own
       : own.filter(({ name }) => request.outputs.includes(name));
-    if (releases.length === 0) return { outputs };
-    const releaseLast = () => {
-      if (--holders === 0) { for (const release of releases) release(); }
-    };
-    return { outputs, release: releaseOnce([releaseLast]) };
   });
+  return shareRelease(shares, releases.length === 0 ? undefined : releaseOnce(releases));
+}
+
+/** Outcomes of requests that share memory: `release` is called with the last of them. */
+export function shareRelease(
+  shares: readonly (readonly Tensor[])[],
+  release: (() => void) | undefined,
+): ExecuteOutcome[] {
+  if (release === undefined) return shares.map((outputs) => ({ outputs }));
+  let holders = shares.length;
+  const releaseLast = () => {
+    if (--holders === 0) release();
+  };
+  return shares.map((outputs) => ({ outputs, release: releaseOnce([releaseLast]) }));
 }
 
 function releaseOnce(releases: readonly (() => void)[]): () => void {

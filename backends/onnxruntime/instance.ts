@@ -2,12 +2,14 @@ import { ServerError } from "../../proto/status.ts";
 import { OrtRunOptions } from "../../ffi/onnxruntime/mod.ts";
 import type {
   ClientMemoryUse,
+  ExecuteOutcome,
   ExecuteReport,
   ExecuteRequest,
   InstancePlacement,
   ModelInstance,
 } from "../backend.ts";
 import { watchAborts } from "../abort_watch.ts";
+import { GpuBatch } from "./gpu_batch.ts";
 import { InputFeed } from "./input_feed.ts";
 import type { OnnxModel } from "./model.ts";
 import { RunArrays } from "./native_run.ts";
@@ -20,7 +22,9 @@ import {
 import { prepareRun } from "./prepare_run.ts";
 import { type RunResult, runSession } from "./run_session.ts";
 import { usesDevice } from "./session_memory.ts";
-import { shareOutputs } from "../onnx_share_outputs.ts";
+import { shareOutputs, shareRelease } from "../onnx_share_outputs.ts";
+
+type RunOutcome = Extract<ExecuteOutcome, { readonly outputs: unknown }>;
 
 /** One place in which batches of a model run; all instances of a model share its session. */
 export class OnnxInstance implements ModelInstance {
@@ -31,6 +35,7 @@ export class OnnxInstance implements ModelInstance {
   readonly #options: OrtRunOptions;
   readonly #arrays = new RunArrays();
   readonly #runner: BatchRunner;
+  readonly #gpuBatch: GpuBatch | undefined;
 
   constructor(model: OnnxModel, placement: InstancePlacement) {
     this.#model = model;
@@ -40,29 +45,58 @@ export class OnnxInstance implements ModelInstance {
     this.memoryUse = { host: true, cudaDeviceId: memory?.deviceId };
     this.#feed = new InputFeed(environment, memory);
     this.#options = OrtRunOptions.create(environment, model.runEntries);
+    if (memory?.copies !== undefined) this.#gpuBatch = new GpuBatch(model, memory.copies);
     const { plan, now, countBatchRetry } = model;
     this.#runner = {
       plan,
       now,
       countBatchRetry,
-      // What lies on the GPU is not moved to be joined.
+      // What lies on the GPU is joined there, or not at all.
       mayMerge: (requests) => !requests.some((request) => usesDevice(memory, request)),
       run: (requests) => this.#run(requests),
     };
   }
 
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
-    return executeBatch(this.#runner, requests);
+    const batch = this.#gpuBatch;
+    return batch?.canJoin(requests)
+      ? this.#executeJoined(batch, requests)
+      : executeBatch(this.#runner, requests);
   }
 
-  async #run(requests: readonly ExecuteRequest[]): Promise<ExecuteReport | FailedRun> {
+  /** Runs requests on the GPU as one, and when that fails as if they could not be joined there. Never rejects. */
+  async #executeJoined(
+    batch: GpuBatch,
+    requests: readonly ExecuteRequest[],
+  ): Promise<ExecuteReport> {
+    try {
+      const report = await this.#run([await batch.join(requests)], requests);
+      if ("error" in report) throw report.error;
+      const { outputs, release } = report.outcomes[0] as RunOutcome;
+      const shares = await batch.share(outputs, requests).catch((reason) => {
+        release?.();
+        throw reason;
+      });
+      return { ...report, outcomes: shareRelease(shares, release) };
+    } catch (reason) {
+      const isRetry = requests.length > 1 && ServerError.from(reason).code !== "CANCELLED";
+      if (isRetry) this.#model.countBatchRetry();
+      return await executeBatch(this.#runner, requests);
+    }
+  }
+
+  /** @param waiting whose clients wait for it: without them it may be stopped. */
+  async #run(
+    requests: readonly ExecuteRequest[],
+    waiting: readonly ExecuteRequest[] = requests,
+  ): Promise<ExecuteReport | FailedRun> {
     const model = this.#model;
     const feed = this.#feed;
     const times = { inputEndMs: 0, outputStartMs: 0 };
     try {
       const prepared = prepareRun(model, requests, { feed, arrays: this.#arrays });
       times.inputEndMs = times.outputStartMs = model.now();
-      const aborts = watchAborts(requests, () => this.#options.terminate(), {
+      const aborts = watchAborts(waiting, () => this.#options.terminate(), {
         passive: model.pace.mayBlock(prepared),
       });
       let result: RunResult;
@@ -89,9 +123,9 @@ export class OnnxInstance implements ModelInstance {
     }
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#feed[Symbol.dispose]();
     this.#options[Symbol.dispose]();
-    return Promise.resolve();
+    await this.#gpuBatch?.[Symbol.asyncDispose]();
   }
 }

@@ -1,7 +1,11 @@
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import { createCallGate } from "../../ffi/call_gate.ts";
+import { createCallRunner } from "../../ffi/call_list.ts";
+import { DeviceCalls } from "../../ffi/cuda/device_calls.ts";
+import { openCudaExecution } from "../../ffi/cuda/execution_library.ts";
 import { LibraryNotFoundError } from "../../ffi/library.ts";
+import { loadMachineCode } from "../../ffi/machine_code.ts";
 import { type NativeAllocator, tuneNativeAllocator } from "../../ffi/posix/malloc.ts";
 import {
   type GlobalThreadPools,
@@ -23,6 +27,7 @@ import {
 import { completeConfig, isComplete } from "../onnx_auto_complete.ts";
 import { prefersWebGpu, type SessionDevice } from "./accelerators.ts";
 import { DeviceModels } from "./device_models.ts";
+import type { GpuCopies } from "./gpu_batch.ts";
 import { offerKinds, type RuntimeLibrary } from "./kind_offers.ts";
 import { OnnxModel } from "./model.ts";
 import type { SessionMemory } from "./session_memory.ts";
@@ -51,6 +56,8 @@ export class OnnxBackend implements Backend {
   readonly #prepared = new Map<ModelConfig, PreparedSession>();
   #environment: OrtEnvironment | undefined;
   #allocator: NativeAllocator | undefined;
+  /** Opened with the first model on a GPU. */
+  #copies: ReturnType<typeof openGpuCopies> | undefined;
 
   constructor(context: BackendContext) {
     this.#context = context;
@@ -135,7 +142,9 @@ export class OnnxBackend implements Backend {
     using owned = new DisposableStack();
     owned.use(session);
     checkSignature(source, session.signature);
-    const memory = place.device === "cuda" ? openMemory(session, place, owned) : undefined;
+    const memory = place.device === "cuda"
+      ? await this.#openMemory(session, place, owned)
+      : undefined;
     const model = new OnnxModel({
       name: source.name,
       session,
@@ -151,6 +160,17 @@ export class OnnxBackend implements Backend {
     });
     owned.move();
     return model;
+  }
+
+  async #openMemory(
+    { environment }: OrtSession,
+    { deviceId }: SessionDevice,
+    owned: DisposableStack,
+  ): Promise<SessionMemory> {
+    const memory = owned.use(OrtMemory.of(environment, "Cuda", deviceId));
+    this.#copies ??= openGpuCopies(this.#context.log);
+    const open = await this.#copies;
+    return { deviceId, memory, copies: open?.(deviceId) };
   }
 
   /** Opened with the first model, so that a missing library concerns only models that need it. */
@@ -207,12 +227,19 @@ export class OnnxBackend implements Backend {
   }
 }
 
-function openMemory(
-  { environment }: OrtSession,
-  { deviceId }: SessionDevice,
-  owned: DisposableStack,
-): SessionMemory {
-  return { deviceId, memory: owned.use(OrtMemory.of(environment, "Cuda", deviceId)) };
+/** The CUDA runtime, by which requests are joined on a GPU; without it they run one by one. */
+async function openGpuCopies(
+  log: BackendContext["log"],
+): Promise<((deviceId: number) => GpuCopies) | undefined> {
+  try {
+    const runner = createCallRunner(loadMachineCode());
+    const cuda = await openCudaExecution(runner);
+    return (deviceId) => ({ device: new DeviceCalls(cuda, deviceId), runner });
+  } catch (reason) {
+    const { message } = ServerError.from(reason);
+    log.info(`requests with tensors in regions on a GPU run one by one: ${message}`);
+    return undefined;
+  }
 }
 
 const CPU_PLACE: SessionDevice = { device: "cpu", deviceId: 0 };

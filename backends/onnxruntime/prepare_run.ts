@@ -80,22 +80,36 @@ function chooseTarget(
 ): PendingOutput {
   const unforeseen = { plan: output, target: undefined, placed: undefined };
   const pool = model.outputPool(output);
-  if (pool === undefined || output.dims === undefined) return unforeseen;
-  const shape: number[] = [];
-  let byteSize = output.elementSize;
-  for (const source of output.dims) {
-    const size = sizeOf(source, batch);
-    if (size === undefined) return unforeseen;
-    shape.push(size);
-    byteSize *= size;
-  }
+  const foreseen = pool && foreseeOutput(output, batch);
+  if (foreseen === undefined) return unforeseen;
+  const { shape, byteSize } = foreseen;
   const wanted = batch.requests.length === 1
     ? batch.requests[0]!.targets?.get(output.name)
     : undefined;
   const placed = wanted && batch.feed.place(output, wanted, { shape, byteSize });
   if (placed !== undefined) return { plan: output, target: undefined, placed };
   if (byteSize > MAX_TARGET_BYTE_SIZE) return unforeseen;
-  return { plan: output, target: pool.take(byteSize, shape), placed: undefined };
+  return { plan: output, target: pool!.take(byteSize, shape), placed: undefined };
+}
+
+/** Shape and size of an output as the signature promises them; undefined when it does not. */
+export function foreseeOutput(
+  { dims, elementSize }: OutputPlan,
+  batch: {
+    readonly inputs: readonly MergedInput[];
+    readonly requests: readonly ExecuteRequest[];
+  },
+): { readonly shape: readonly number[]; readonly byteSize: number } | undefined {
+  if (dims === undefined) return undefined;
+  const shape: number[] = [];
+  let byteSize = elementSize;
+  for (const source of dims) {
+    const size = sizeOf(source, batch);
+    if (size === undefined) return undefined;
+    shape.push(size);
+    byteSize *= size;
+  }
+  return { shape, byteSize };
 }
 
 /** What is larger is allocated by the runtime, once it knows that it really needs it. */

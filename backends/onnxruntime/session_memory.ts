@@ -1,11 +1,14 @@
 import type { DevicePlace } from "../../proto/tensor.ts";
 import type { OrtMemory } from "../../ffi/onnxruntime/mod.ts";
 import type { ExecuteRequest } from "../backend.ts";
+import type { GpuCopies } from "./gpu_batch.ts";
 
 /** The memory of the GPU that a session runs on. */
 export interface SessionMemory {
   readonly deviceId: number;
   readonly memory: OrtMemory;
+  /** How requests are joined there; undefined = they run one by one. */
+  readonly copies: GpuCopies | undefined;
 }
 
 /** What the allocators of CUDA and of the runtime give; kernels may count on it. */
@@ -19,10 +22,23 @@ export function isReachable(session: SessionMemory | undefined, place: DevicePla
 /** Whether something of the request lies on the GPU of the session, or is to go there. */
 export function usesDevice(
   session: SessionMemory | undefined,
-  { inputs, targets }: ExecuteRequest,
+  request: ExecuteRequest,
 ): boolean {
-  if (session === undefined) return false;
-  const places = [...targets?.values() ?? []].map(({ place }) => place);
-  for (const { place } of inputs) places.push(place);
-  return places.some((place) => place !== undefined && isReachable(session, place));
+  return session !== undefined &&
+    places(request).some((place) => place.deviceId === session.deviceId);
+}
+
+/** Whether something of it lies on that GPU where the session cannot work on it. */
+export function needsMove(session: SessionMemory, request: ExecuteRequest): boolean {
+  return places(request).some((place) =>
+    place.deviceId === session.deviceId && !isReachable(session, place)
+  );
+}
+
+function places({ inputs, targets }: ExecuteRequest): readonly DevicePlace[] {
+  const found: DevicePlace[] = [];
+  for (const { place } of inputs) if (place !== undefined) found.push(place);
+  if (targets === undefined) return found;
+  for (const { place } of targets.values()) if (place !== undefined) found.push(place);
+  return found;
 }

@@ -5,10 +5,15 @@
 import assert from "node:assert/strict";
 import type { ExecuteRequest, ModelInstance, OutputTarget } from "../../backends/backend.ts";
 import { executeRequest } from "../../backends/execute_request_fixture.ts";
+import type { GpuCopies } from "../../backends/onnxruntime/gpu_batch.ts";
 import { OnnxModel } from "../../backends/onnxruntime/model.ts";
 import { RunPace } from "../../backends/onnxruntime/run_pace.ts";
 import { createRunPlan } from "../../backends/onnx_run_plan.ts";
 import { createCallGate } from "../../ffi/call_gate.ts";
+import { createCallRunner } from "../../ffi/call_list.ts";
+import { DeviceCalls } from "../../ffi/cuda/device_calls.ts";
+import { openCudaExecution } from "../../ffi/cuda/execution_library.ts";
+import { loadMachineCode } from "../../ffi/machine_code.ts";
 import { addressOf } from "../../ffi/memory.ts";
 import { OrtEnvironment, OrtMemory, OrtSession } from "../../ffi/onnxruntime/mod.ts";
 import { create } from "@bufbuild/protobuf";
@@ -21,9 +26,15 @@ import {
   lookupModel,
   ONNX_DATA_TYPE as TYPE,
 } from "../fixtures/onnx_builder.ts";
+import { ClientGpu, count, cudaLibrary, reasonToSkip, withEnv } from "./tensorrt_fixture.ts";
 import { floats, type OpenedModel, openInstance, outputsOf, tensor } from "./fixture.ts";
 
 const GPU_ALIGNMENT = 256;
+
+/** A test that needs the stand-in for CUDA. */
+function test(name: string, fn: () => Promise<void>): void {
+  Deno.test({ name: `onnxruntime: ${name}`, ignore: reasonToSkip !== undefined, fn });
+}
 
 /** Memory of "GPU 0". */
 class GpuMemory {
@@ -62,7 +73,13 @@ function target(place: DevicePlace): OutputTarget {
 }
 
 /** A model whose session is said to run on GPU 0. */
-async function openOnGpu(model: Uint8Array<ArrayBuffer>, maxBatchSize = 8) {
+async function openOnGpu(
+  model: Uint8Array<ArrayBuffer>,
+  { maxBatchSize = 8, copies }: {
+    readonly maxBatchSize?: number;
+    readonly copies?: GpuCopies | undefined;
+  } = {},
+) {
   const environment = OrtEnvironment.open();
   const session = await OrtSession.open(environment, model);
   const tensors = (list: readonly { readonly name: string }[]) =>
@@ -83,7 +100,7 @@ async function openOnGpu(model: Uint8Array<ArrayBuffer>, maxBatchSize = 8) {
     pace: new RunPace(false),
     now: () => performance.now(),
     countBatchRetry: () => retryCount++,
-    memory: { deviceId: 0, memory: OrtMemory.of(environment, "Cpu", 0) },
+    memory: { deviceId: 0, memory: OrtMemory.of(environment, "Cpu", 0), copies },
     trimMemory: () => Promise.resolve(),
   });
   const placement = { name: "m_0", kind: "KIND_GPU", deviceId: 0 } as const;
@@ -212,7 +229,7 @@ Deno.test("onnxruntime: an output of another shape than foreseen leaves its targ
       raw: new Uint8Array(BigInt64Array.of(BigInt(k * 2)).buffer),
     })),
   };
-  await using opened = await openOnGpu(buildModel(graph), 0);
+  await using opened = await openOnGpu(buildModel(graph), { maxBatchSize: 0 });
   const memory = new GpuMemory(1024);
   memory.set(0, [1, 2, 3, 4]);
   for (let turn = 0; turn < 2; turn++) {
@@ -223,6 +240,122 @@ Deno.test("onnxruntime: an output of another shape than foreseen leaves its targ
     ]);
     assert.deepEqual([[...output!.shape], floats(output!)], [[2], [1, 2]]);
     assert.equal(output!.place, undefined);
+  }
+});
+
+/** Copies by the stand-in for CUDA, whose memory is that of this machine. */
+async function openCopies(): Promise<GpuCopies> {
+  const runner = createCallRunner(loadMachineCode());
+  const cuda = await openCudaExecution(runner, { path: cudaLibrary() });
+  return { device: new DeviceCalls(cuda, 0), runner };
+}
+
+/** Runs the requests, and tells how many copies went to the GPU, from it, and on it. */
+async function runCounted(
+  opened: Awaited<ReturnType<typeof openOnGpu>>,
+  gpu: ClientGpu,
+  requests: readonly ExecuteRequest[],
+) {
+  const before = gpu.copies();
+  const outputs = await opened.run(requests);
+  return { outputs, copies: gpu.copies().map((number, kind) => number - before[kind]!) };
+}
+
+test("a batch is joined and shared out on the GPU", async () => {
+  const { cuda, faults } = count();
+  {
+    const copies = await openCopies();
+    await using opened = await openOnGpu(addModel(["batch", 2]), { copies });
+    using gpu = new ClientGpu(8192);
+    for (const turn of [1, 2, 3]) {
+      const requests = [1, 2, 1].map((rows, k) => {
+        const values = Array.from({ length: 2 * rows }, (_, index) => turn * (k + 1) + index);
+        gpu.write(512 * k, values);
+        gpu.write(512 * k + 256, values);
+        const inputs = ["INPUT0", "INPUT1"].map((name, index) =>
+          onGpu(name, [rows, 2], gpu.place(512 * k + 256 * index, 8 * rows))
+        );
+        // At any place: nothing is computed there.
+        return request(inputs, { OUTPUT0: target(gpu.place(4096 + 132 * k, 8 * rows)) });
+      });
+      const { outputs, copies: counts } = await runCounted(opened, gpu, requests);
+      assert.deepEqual(counts, [0, 0, 9]);
+      assert.deepEqual(outputs.map(({ shape }) => shape[0]), [1, 2, 1]);
+      assert.deepEqual(gpu.read(4096, 2), [2 * turn, 2 * (turn + 1)]);
+      assert.deepEqual(gpu.read(4096 + 132, 4), [0, 1, 2, 3].map((k) => 2 * (2 * turn + k)));
+      assert.deepEqual(gpu.read(4096 + 264, 2), [6 * turn, 2 * (3 * turn + 1)]);
+    }
+    assert.equal(opened.retries(), 0);
+  }
+  assert.deepEqual([count().cuda, count().faults], [cuda, faults]);
+});
+
+test("a batch of requests on the GPU and others is joined there", async () => {
+  await using opened = await openOnGpu(
+    identityModel([{ type: TYPE.FLOAT, dims: ["batch", 2] }]),
+    { copies: await openCopies() },
+  );
+  using gpu = new ClientGpu(4096);
+  gpu.write(0, [1, 2]);
+  const plain = tensor("INPUT0", "FP32", [1, 2], [3, 4]);
+  const { outputs, copies } = await runCounted(opened, gpu, [
+    request([onGpu("INPUT0", [1, 2], gpu.place(0, 8))], {
+      OUTPUT0: target(gpu.place(1024, 8)),
+    }),
+    request([plain]),
+    request([plain], { OUTPUT0: target(gpu.place(2048, 4)) }),
+  ]);
+  assert.deepEqual(copies, [2, 2, 2]);
+  assert.deepEqual(gpu.read(1024, 2), [1, 2]);
+  assert.deepEqual(outputs.slice(1).map(floats), [[3, 4], [3, 4]]);
+  // Nobody wants it on the GPU: it comes as ever.
+  const inputsOnly = await runCounted(opened, gpu, [
+    request([onGpu("INPUT0", [1, 2], gpu.place(0, 8))]),
+    request([plain]),
+  ]);
+  assert.deepEqual([inputsOnly.copies, inputsOnly.outputs.map(floats)], [
+    [1, 0, 1],
+    [[1, 2], [3, 4]],
+  ]);
+});
+
+test("a tensor that lies where kernels cannot work on it moves on the GPU", async () => {
+  const models = [["batch", 2], [2, 2]] as const;
+  for (const [index, dims] of models.entries()) {
+    await using opened = await openOnGpu(identityModel([{ type: TYPE.FLOAT, dims }]), {
+      copies: await openCopies(),
+      maxBatchSize: index === 0 ? 8 : 0,
+    });
+    using gpu = new ClientGpu(4096);
+    gpu.write(4, [1, 2, 3, 4]);
+    const { outputs, copies } = await runCounted(opened, gpu, [
+      request([onGpu("INPUT0", [2, 2], gpu.place(4, 16))], {
+        OUTPUT0: target(gpu.place(1028, 16)),
+      }),
+    ]);
+    assert.deepEqual([copies, gpu.read(1028, 4)], [[0, 0, 2], [1, 2, 3, 4]]);
+    assert.deepEqual([...outputs[0]!.shape], [2, 2]);
+    assert.deepEqual(outputs[0]!.place, gpu.place(1028, 16));
+  }
+});
+
+test("a batch that fails on the GPU runs one by one", async () => {
+  await using opened = await openOnGpu(lookupModel(), { copies: await openCopies() });
+  using gpu = new ClientGpu(4096);
+  const order = (values: readonly number[], to: number) =>
+    request([tensor("INPUT0", "INT64", [1, 2], values)], {
+      OUTPUT0: target(gpu.place(to, 8)),
+    });
+  const { outcomes } = await opened.instance.execute([order([3, 1], 0), order([9, 9], 256)]);
+  assert.equal(opened.retries(), 1);
+  assert.deepEqual(gpu.read(0, 2), [30, 10]);
+  assert.throws(() => outputsOf(outcomes[1]), /onnx runtime error/);
+  for (const call of ["cudaMemcpyAsync:1", "cudaStreamSynchronize:1", "cudaMalloc:1"]) {
+    gpu.write(0, [0, 0]);
+    await withEnv({ STAND_IN_FAIL: call }, async () => {
+      await opened.run([order([1, 2], 0), order([2, 3], 256)]);
+    });
+    assert.deepEqual([...gpu.read(0, 2), ...gpu.read(256, 2)], [10, 20, 20, 30], call);
   }
 });
 

@@ -20,6 +20,11 @@ export interface TrtOptions extends OpenOptions {
   readonly plan?: Uint8Array;
 }
 
+/** Path of the CUDA runtime. */
+export function cudaLibrary(): string {
+  return standIns!.cuda;
+}
+
 /** Path of a libnvinfer that lacks a symbol. */
 export function incompleteLibrary(): string {
   return standIns!.incomplete;
