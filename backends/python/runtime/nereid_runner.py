@@ -173,32 +173,34 @@ class ModelRunner:
     def _run_batch(
         self, frames: List[wire.Fields], body: Any, states: List[RequestState], message: OutgoingMessage
     ) -> wire.Fields:
-        requests = [receive_request(fields, body) for fields in frames]
-        states.extend([request._state for request in requests])
+        requests: List[InferenceRequest] = []
+        for fields in frames:
+            request = receive_request(fields, body)
+            requests.append(request)
+            states.append(request._state)
         returned = self._call_execute(requests)
-        rescheduled = [index for index, request in enumerate(requests) if request._release == RELEASE_RESCHEDULE]
-        for index in rescheduled:
-            # The server runs it again, so its end is not missed here.
-            states[index].close()
-        answer: wire.Fields = {}
+        rescheduled: List[int] = []
+        for index, request in enumerate(requests):
+            if request._release == RELEASE_RESCHEDULE:
+                rescheduled.append(index)
+                # The server runs it again, so its end is not missed here.
+                states[index].close()
+        results: List[Optional[wire.Fields]]
         if returned is not None:
             _check_returned(returned, requests, states)
-            answer["r"] = [
-                None if response is None else _place(response, state, message)
-                for response, state in zip(returned, states)
-            ]
+            results = []
+            for response, state in zip(returned, states):
+                results.append(None if response is None else _place(response, state, message))
         else:
-            answer["r"] = [None] * len(states)
-        if rescheduled:
-            answer["k"] = rescheduled
-        return answer
+            results = [None] * len(states)
+        return {"r": results, "k": rescheduled} if rescheduled else {"r": results}
 
     def _call_execute(self, requests: List[InferenceRequest]) -> Any:
         execute = getattr(self._model, "execute", None)
         if execute is None:
             raise StubError(f"Python model {session.model_path} does not implement `execute` method.")
         returned = execute(requests.copy())
-        if returned is not None and isinstance(returned, Coroutine):
+        if returned is not None and type(returned) is not list and isinstance(returned, Coroutine):
             if not session.is_decoupled:
                 return self._loop.submit(returned).result()
             self._loop.submit_alone(returned)
@@ -272,6 +274,9 @@ def _check_returned(returned: Any, requests: List[InferenceRequest], states: Lis
                 "Expected an 'InferenceResponse' object in the execute function return list, found type "
                 f"'{type(response)}'."
             )
+        if state.sent == 0 and not state.is_closed:
+            state.is_closed, state.sent = True, 1
+            continue
         try:
             state.count(True, True)
         except TritonModelException as error:

@@ -90,7 +90,8 @@ class Tensor:
             body, offset, size = raw
             dtype = BITS[self._datatype]
             array = _frombuffer(body, dtype, size // dtype.itemsize, offset) if size else np.empty(0, dtype)
-            array = array.reshape(self._shape)
+            if len(self._shape) != 1:
+                array = array.reshape(self._shape)
         else:
             array = raw.view(BITS[self._datatype]).reshape(self._shape)
         self._array = array
@@ -164,6 +165,12 @@ def receive_tensor(fields: list, body: Any) -> Tensor:
 
 def place_tensor(tensor: Tensor, message: OutgoingMessage) -> list:
     """Copies its bytes into a message; what the frame says of it. Raises OutOfMemory."""
+    array = tensor._array
+    if array is not None and tensor._datatype != "BYTES":
+        size = array.nbytes
+        if size <= MAX_INLINE_BYTES:
+            offset = message.body.add(array.tobytes(), size)
+            return [tensor._name, tensor._datatype, tensor._shape, -1, offset, size]
     data, size = tensor._bytes()
     segment, offset = message.place(data, size)
     return [tensor._name, tensor._datatype, tensor._shape, segment, offset, size]

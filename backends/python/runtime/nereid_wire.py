@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 HELLO = 1
 HELLO_RESULT = 2
@@ -45,13 +45,29 @@ _BUFFER_BYTES = 256 << 10
 # Above this size it is cheaper to write pieces one after the other than to join them.
 _JOIN_BYTES = 128 << 10
 
-_encode = json.JSONEncoder(
-    separators=(",", ":"), check_circular=False, allow_nan=False
-).encode
-_decode = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once
+_unpack_head = _HEAD.unpack_from
 
 Fields = Dict[str, Any]
 Frame = Tuple[int, int, Fields, Any]
+
+
+def _make_encode() -> Callable[[Any], str]:
+    """What writes JSON: with CPython's own encoder, which `json` makes anew for each text, once for all."""
+    encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False)
+    try:
+        encode_text = json.encoder.encode_basestring_ascii
+        write = json.encoder.c_make_encoder(None, encoder.default, encode_text, None, ":", ",", False, False, False)
+        sample = {"a": [1, "b", None, 0.5]}
+        if "".join(write(sample, 0)) != encoder.encode(sample):
+            return encoder.encode
+    except Exception:  # it is another Python
+        return encoder.encode
+    join = "".join
+    return lambda fields: join(write(fields, 0))
+
+
+_encode = _make_encode()
 
 
 class FrameTooLarge(Exception):
@@ -73,27 +89,28 @@ class FrameReader:
 
         Raises EOFError when the other side has closed.
         """
-        self._fill(_HEAD_BYTES)
-        length, kind, number, json_length = _HEAD.unpack_from(self._buffer, self._start)
+        if self._end - self._start < _HEAD_BYTES:
+            self._fill(_HEAD_BYTES)
+        length, kind, number, json_length = _unpack_head(self._buffer, self._start)
         if length > MAX_FRAME_BYTES or json_length > length:
             raise EOFError(f"a frame of {length} bytes cannot be right")
         self._start += _HEAD_BYTES
         if length > _BUFFER_BYTES:
             return self._read_large(kind, number, json_length, length)
-        if length:
+        if self._end - self._start < length:
             self._fill(length)
         start = self._start
         middle = start + json_length
         end = start + length
         self._start = end
-        fields = _decode(str(self._view[start:middle], "utf-8")) if json_length else {}
+        fields = _scan(str(self._view[start:middle], "utf-8"), 0)[0] if json_length else {}
         body = self._buffer[middle:end] if end > middle else b""
         return kind, number, fields, body
 
     def _read_large(self, kind: int, number: int, json_length: int, length: int) -> Frame:
         text = self._take(json_length)
         body = self._take(length - json_length)
-        return kind, number, _decode(text.decode("utf-8")) if json_length else {}, body
+        return kind, number, _scan(text.decode("utf-8"), 0)[0] if json_length else {}, body
 
     def _take(self, size: int) -> bytearray:
         """Exactly `size` bytes in an array of their own; what is not in the buffer yet is received in place."""
