@@ -16,6 +16,14 @@ async function withPackage(files: readonly string[], run: (folder: string) => vo
   }
 }
 
+function isThere(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false;
+  }
+}
+
 const LIBRARY = "torch/lib/libtorch.so";
 const HEADER = "torch/include/torch/script.h";
 const VERSION = "torch/include/torch/headeronly/version.h";
@@ -43,6 +51,20 @@ Deno.test("locateTorch() tells what was tried, and what brings it", () => {
     () => locateTorch("/nowhere"),
     /Cannot find libtorch; tried: --backend-config=pytorch,library: '\/nowhere': no libtorch\.so\. 'pip install torch' or 'apt-get install libtorch-dev' brings it; --backend-config=pytorch,library=PATH names it/,
   );
+});
+
+Deno.test({
+  name: "locateTorch() tells that headers are missing",
+  // Another libtorch of the system would be found there.
+  ignore: isThere("/usr/include/torch/script.h"),
+  async fn() {
+    await withPackage([LIBRARY], (folder) => {
+      assert.throws(
+        () => locateTorch(folder),
+        /torch\/lib': no headers \(torch\/script\.h\) beside it\. 'pip install torch'/,
+      );
+    });
+  },
 });
 
 Deno.test("hasCudaLibrary() looks at the files", async () => {

@@ -138,7 +138,7 @@ void add(Result& result, const c10::IValue& value, const std::string& name) {
   held->name = name;
   Output output{};
   if (value.isTensor()) {
-    held->tensor = value.toTensor().detach().to(at::kCPU).contiguous();
+    held->tensor = value.toTensor().detach().to(at::kCPU).resolve_neg().contiguous();
     const auto& tensor = held->tensor;
     output = {kTensor, static_cast<int64_t>(tensor.scalar_type()), tensor.dim(), tensor.sizes().data(),
               tensor.data_ptr(), static_cast<int64_t>(tensor.nbytes()), nullptr};

@@ -295,6 +295,19 @@ test("every parameter of the reference's backend is taken", async () => {
   assert.deepEqual(floats(outputsOf(outcomes[0])[0]!), [2, 2, 2, 2]);
 });
 
+test("numbers that PyTorch keeps as negated views come out negated", async () => {
+  const model = `
+def forward(self: __torch__.M, x: Tensor) -> Tensor:
+  return torch.imag(torch.conj(torch.complex(x, x)))
+`;
+  await using opened = await open(model, {
+    config: { input: [row("x")], output: [row("OUTPUT__0")] },
+  });
+  const request = opened.request([tensor("x", "FP32", [4], [1, 2, 3, 4])]);
+  const { outcomes } = await opened.instance.execute([request]);
+  assert.deepEqual(floats(outputsOf(outcomes[0])[0]!), [-1, -2, -3, -4]);
+});
+
 test("a request whose client has gone is not run", async () => {
   await using opened = await open(IDENTITY, {
     config: { maxBatchSize: 8, input: [row("INPUT0")], output: [row("OUTPUT0")] },

@@ -103,11 +103,11 @@ def add_real_scripts(repository, made):
         add_script(repository, name, (made / f"{name}.pt").read_bytes(), PAIR_IN, PAIR_OUT)
 
 
-def add_package(repository, name, content, tensors, columns=4):
+def add_package(repository, name, content, tensors, columns=4, extra=""):
     (repository.directory(name, 1) / "model.pt2").write_bytes(content)
     rows = [(each, "FP32", [columns]) for each in tensors]
     sections = tensor_section("input", rows[:4]) + tensor_section("output", rows[4:])
-    repository.config(name, f'platform: "torch_aoti"\nmax_batch_size: 8\n{sections}dynamic_batching {{ }}')
+    repository.config(name, f'platform: "torch_aoti"\nmax_batch_size: 8\n{sections}dynamic_batching {{ }}\n{extra}')
 
 
 def serve(repository):
@@ -169,8 +169,9 @@ def packed(shim):
 def package_server(packed, tmp_path_factory):
     repository = Repository(tmp_path_factory.mktemp("packages"))
     content = (packed / "net.pt2").read_bytes()
+    shared = "instance_group [ { count: 2 } ]\n" + parameters_section({"ENABLE_WEIGHT_SHARING": "true"})
     for name, tensors in NET_NAMES.items():
-        add_package(repository, name, content, tensors)
+        add_package(repository, name, content, tensors, extra=shared if name == "net_numbers" else "")
     # It takes four columns, and would read behind the end of three.
     add_package(repository, "net_narrow", content, NET_NAMES["net_places"], columns=3)
     add_package(repository, "net_truncated", content[:5000], NET_NAMES["net_places"])
