@@ -16,6 +16,8 @@ export function cString(text: string): Uint8Array<ArrayBuffer> {
 
 /** Address of a buffer's first byte; 0n when it is empty. */
 export function addressOf(buffer: BufferSource): bigint {
+  // A small typed array may live on the JavaScript heap, where it moves, until its buffer is looked at.
+  if (ArrayBuffer.isView(buffer) && buffer.buffer.byteLength === 0) return 0n;
   return addressOfPointer(Deno.UnsafePointer.of(buffer as Uint8Array<ArrayBuffer>));
 }
 

@@ -27,6 +27,7 @@ import {
   ONNX_DATA_TYPE as TYPE,
 } from "../fixtures/onnx_builder.ts";
 import { ClientGpu, count, cudaLibrary, reasonToSkip, withEnv } from "./tensorrt_fixture.ts";
+import { checkGpuTensors, onGpu, targetAt as target } from "./gpu_tensor_suite.ts";
 import { floats, type OpenedModel, openInstance, outputsOf, tensor } from "./fixture.ts";
 
 const GPU_ALIGNMENT = 256;
@@ -58,18 +59,6 @@ class GpuMemory {
   floats(offset: number, count: number): number[] {
     return [...new Float32Array(this.bytes.slice(offset, offset + 4 * count).buffer)];
   }
-}
-
-function neverRead(): never {
-  throw new Error("a tensor was copied to the host");
-}
-
-function onGpu(name: string, shape: readonly number[], place: DevicePlace): Tensor {
-  return createDeviceTensor({ name, datatype: "FP32", shape }, place, neverRead);
-}
-
-function target(place: DevicePlace): OutputTarget {
-  return { byteSize: place.byteSize, place, read: neverRead };
 }
 
 /** A model whose session is said to run on GPU 0. */
@@ -260,6 +249,16 @@ async function runCounted(
   const outputs = await opened.run(requests);
   return { outputs, copies: gpu.copies().map((number, kind) => number - before[kind]!) };
 }
+
+test("the checks of a real GPU pass on the stand-in", async () => {
+  const model = identityModel([{ type: TYPE.FLOAT, dims: ["batch", 4] }]);
+  for (const copies of [undefined, await openCopies()]) {
+    await using opened = await openOnGpu(model, { copies });
+    using gpu = new ClientGpu(8192);
+    await checkGpuTensors(opened.instance, gpu, { movesThere: copies !== undefined });
+    assert.equal(opened.retries(), 0);
+  }
+});
 
 test("a batch is joined and shared out on the GPU", async () => {
   const { cuda, faults } = count();

@@ -1,30 +1,14 @@
 /** Tensors in memory of clients on the GPU of the model: no byte of them may come to this machine. */
 import assert from "node:assert/strict";
-import type { ExecuteRequest, OutputTarget } from "../../backends/backend.ts";
-import { createDeviceTensor, type DevicePlace, type Tensor } from "../../proto/tensor.ts";
+import type { ExecuteRequest } from "../../backends/backend.ts";
+import { createDeviceTensor } from "../../proto/tensor.ts";
 import { buildPlan } from "../native/tensorrt/plan.ts";
 import { MAJORS } from "../native/tensorrt/stand_ins.ts";
+import { checkGpuTensors, onGpu, targetAt as target } from "./gpu_tensor_suite.ts";
 import { floats, outputsOf, tensor } from "./fixture.ts";
 import { ClientGpu, count, openPlan, test, withEnv } from "./tensorrt_fixture.ts";
 
 type Opened = Awaited<ReturnType<typeof openPlan>>;
-
-function neverRead(): never {
-  throw new Error("a tensor was copied to the host");
-}
-
-function onGpu(
-  name: string,
-  shape: readonly number[],
-  place: DevicePlace,
-  read: () => Uint8Array = neverRead,
-): Tensor {
-  return createDeviceTensor({ name, datatype: "FP32", shape }, place, read);
-}
-
-function target(place: DevicePlace): OutputTarget {
-  return { byteSize: place.byteSize, place, read: neverRead };
-}
 
 /** A request for OUTPUT0 from so many rows at `offset` into as many at `to`. */
 function move(
@@ -77,6 +61,12 @@ for (const major of MAJORS) {
     assert.deepEqual(count(major), before);
   });
 }
+
+test("the checks of a real GPU pass on the stand-in", async () => {
+  await using opened = await openPlan();
+  using gpu = new ClientGpu(8192);
+  await checkGpuTensors(opened.instance, gpu, { movesThere: true });
+});
 
 test("what TensorRT does not take where it is moves on the GPU", async () => {
   await using opened = await openPlan();
@@ -131,7 +121,12 @@ test("an input on another GPU comes by way of this machine", async () => {
   using gpu = new ClientGpu(4096);
   const place = { ...gpu.place(0, 16), deviceId: 1 };
   const data = tensor("INPUT0", "FP32", [1, 4], ROW).data;
-  const order = opened.request([onGpu("INPUT0", [1, 4], place, () => data)], {
+  const input = createDeviceTensor(
+    { name: "INPUT0", datatype: "FP32", shape: [1, 4] },
+    place,
+    () => data,
+  );
+  const order = opened.request([input], {
     targets: new Map([["OUTPUT0", target(place)]]),
   });
   const { copies, outputs } = await run(opened, gpu, [order]);
