@@ -78,18 +78,17 @@ function chooseTarget(
     readonly feed: InputFeed;
   },
 ): PendingOutput {
-  const unforeseen = { plan: output, target: undefined, placed: undefined };
   const pool = model.outputPool(output);
   const foreseen = pool && foreseeOutput(output, batch);
-  if (foreseen === undefined) return unforeseen;
+  if (foreseen === undefined) return { plan: output, target: undefined, placed: undefined };
   const { shape, byteSize } = foreseen;
   const wanted = batch.requests.length === 1
     ? batch.requests[0]!.targets?.get(output.name)
     : undefined;
   const placed = wanted && batch.feed.place(output, wanted, { shape, byteSize });
   if (placed !== undefined) return { plan: output, target: undefined, placed };
-  if (byteSize > MAX_TARGET_BYTE_SIZE) return unforeseen;
-  return { plan: output, target: pool!.take(byteSize, shape), placed: undefined };
+  const target = byteSize > MAX_TARGET_BYTE_SIZE ? undefined : pool!.take(byteSize, shape);
+  return { plan: output, target, placed: undefined };
 }
 
 /** Shape and size of an output as the signature promises them; undefined when it does not. */
