@@ -3,6 +3,7 @@ import { type Datatype, DATATYPES } from "../../proto/datatype.ts";
 import {
   BatchInput_Kind,
   DataType,
+  ModelInstanceGroup_Kind,
   ModelSequenceBatching_Control_Kind as ControlKind,
 } from "../../proto/gen/model_config_pb.ts";
 import { buildShim, locateTorch } from "../../ffi/pytorch/mod.ts";
@@ -317,6 +318,15 @@ test("a request whose client has gone is not run", async () => {
   });
   const { outcomes } = await opened.instance.execute([request]);
   assert.match(Deno.inspect(outcomes[0]), /CANCELLED/);
+});
+
+test("a module of KIND_MODEL stays where it was when it was saved", async () => {
+  const config = { ...TWO, instanceGroup: [{ kind: ModelInstanceGroup_Kind.MODEL }] };
+  await using opened = await open(ADD, { config, placement: { kind: "KIND_MODEL" } });
+  const ones = [1, 1, 1, 1];
+  const request = opened.request([tensor("x", "FP32", [4], ones), tensor("y", "FP32", [4], ones)]);
+  const { outcomes } = await opened.instance.execute([request]);
+  assert.deepEqual(floats(outputsOf(outcomes[0])[0]!), [2, 2, 2, 2]);
 });
 
 test("a model without batching may have a flag as input", async () => {
