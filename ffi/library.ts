@@ -1,3 +1,4 @@
+import { libraryFileFault } from "./library_file.ts";
 import { FFI_REFUSAL, isFfiAllowed } from "./permission.ts";
 
 /** One place a library was looked for, and what came of it. */
@@ -57,6 +58,11 @@ export function openLibrary<const S extends Deno.ForeignLibraryInterface>(
     throw new LibraryNotFoundError(what, [...attempts, ...refused]);
   }
   for (const candidate of options.candidates) {
+    const fault = libraryFileFault(candidate.path);
+    if (fault !== undefined) {
+      attempts.push({ ...candidate, reason: fault });
+      continue;
+    }
     try {
       const library = Deno.dlopen(candidate.path, options.symbols);
       return { path: candidate.path, symbols: library.symbols };

@@ -1,4 +1,5 @@
 import { isAbsolute } from "node:path";
+import { libraryFileFault } from "./library_file.ts";
 import { cString, whileHolding } from "./memory.ts";
 import { isFfiAllowed } from "./permission.ts";
 
@@ -11,6 +12,7 @@ const RTLD_LAZY = 1;
  */
 export async function preloadLibrary(path: string): Promise<boolean> {
   if (!isAbsolute(path) || !isFfiAllowed() || Deno.build.os !== "linux") return false;
+  if (libraryFileFault(path) !== undefined) return false;
   try {
     const { symbols } = Deno.dlopen("libc.so.6", {
       // void* dlopen(const char* path, int flags)
