@@ -48,6 +48,20 @@ SCRIPTS = {
     "dictionary": (DICT, [("a", *ROW), ("b", *ROW)], [("sum", *ROW)], ""),
     "strings": (STRINGS, [("texts__0", "BYTES", [-1])], [("texts__0", "BYTES", [-1])], ""),
 }
+ACCUMULATED = """
+def forward(self: __torch__.M, x: Tensor, start: Tensor, state: Tensor) -> Tuple[Tensor, Tensor]:
+  sum = torch.add(torch.mul(state, torch.sub(1, start)), x)
+  return (torch.mul(sum, 10), sum)
+"""
+SEQUENCE = """
+sequence_batching {
+  max_sequence_idle_microseconds: 60000000
+  oldest { max_candidate_sequences: 4 }
+  control_input [ { name: "START__1" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] } ]
+  state [ { input_name: "STATE__2" output_name: "STATE__1" data_type: TYPE_FP32 dims: [ 1 ] } ]
+}
+"""
+SCRIPTS["accumulated"] = (ACCUMULATED, [("INPUT__0", "FP32", [1])], [("OUTPUT__0", "FP32", [1])], SEQUENCE)
 BROKEN = {
     "too_few": (ADD_SUB, [("x", *ROW)], PAIR_OUT, "configuration expects 1 inputs, model provides 2"),
     "beyond": (ADD_SUB, PAIR_IN, [("OUTPUT__2", *ROW)], "number 2 of what forward returns"),
@@ -218,6 +232,17 @@ def test_dictionaries_in_and_out(protocol):
 def test_strings_pass(protocol):
     texts = text_array([b"plain", b"", "schön €".encode(), b"a\x00b"])
     assert list(protocol.infer("strings", {"texts__0": texts}).as_numpy("texts__0")) == list(texts)
+
+
+def test_controls_and_states_of_sequences(protocol):
+    sums = {11: 0, 12: 0, 13: 0}
+    for index in range(4):
+        for sequence in sums:
+            value = np.array([[sequence + index]], np.float32)
+            flags = {"sequence_start": index == 0, "sequence_end": index == 3}
+            result = protocol.infer("accumulated", {"INPUT__0": value}, sequence_id=sequence, **flags)
+            sums[sequence] += sequence + index
+            assert result.as_numpy("OUTPUT__0").tolist() == [[10 * sums[sequence]]]
 
 
 def test_a_real_model_gives_the_answers_of_its_framework(protocol, made):
