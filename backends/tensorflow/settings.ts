@@ -71,9 +71,13 @@ export function readTensorFlowSettings(
     sessionShareCount: count("MAX_SESSION_SHARE_COUNT", 1, 1),
     wish: { tag: text(TAG_KEY), signature: text(SIGNATURE_KEY) },
     initOpsFile,
-    operatorLibraries: (config.modelOperations?.opLibraryFilename ?? []).map((file) =>
-      join(modelDirectory, file)
-    ),
+    operatorLibraries: (config.modelOperations?.opLibraryFilename ?? []).map((file) => {
+      if (!file.split(/[\\/]/).includes("..")) return join(modelDirectory, file);
+      throw new ServerError(
+        "INVALID_ARG",
+        `op_library_filename '${file}' of model '${name}' must not contain '..'`,
+      );
+    }),
   };
 }
 

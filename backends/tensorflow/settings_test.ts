@@ -78,3 +78,10 @@ Deno.test("readTensorFlowSettings() refuses values that are none", () => {
     });
   }
 });
+
+Deno.test("readTensorFlowSettings() refuses libraries outside of the model's folder", () => {
+  assert.throws(
+    () => read({}, { libraries: ["../other/libmine.so"] }),
+    /op_library_filename '\.\.\/other\/libmine\.so' of model 'm' must not contain '\.\.'/,
+  );
+});

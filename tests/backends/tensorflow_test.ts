@@ -209,6 +209,44 @@ test("threads, sessions and the graph level of the configuration are taken", asy
   assert.deepEqual(firsts, [0, 2, 4]);
 });
 
+/** A library with an operator of its own, or undefined where there is no compiler. */
+async function buildOperator(framework: string): Promise<Uint8Array | undefined> {
+  const source = new URL("../native/tensorflow/same_operator.c", import.meta.url).pathname;
+  const target = await Deno.makeTempFile({ suffix: ".so" });
+  try {
+    const args = ["-O1", "-shared", "-fPIC", "-o", target, source, framework];
+    const { code, stderr } = await new Deno.Command("gcc", { args }).output();
+    assert.equal(code, 0, new TextDecoder().decode(stderr));
+    return await Deno.readFile(target);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  } finally {
+    await Deno.remove(target);
+  }
+}
+
+test("operators of the model come from a library in its folder", async () => {
+  const path = "path" in library ? library.path : "";
+  const operator = await buildOperator(path.replace("_cc.so", "_framework.so"));
+  if (operator === undefined) return;
+  const side = (tensorName: string) => ({ tensorName, type: FP32, dims: [-1, 2] });
+  const model = savedModel([
+    { name: "x", op: "Placeholder", types: { dtype: FP32 }, shape: [-1, 2] },
+    { name: "y", op: "NereidSame", inputs: ["x"] },
+  ], {
+    signatures: { serving_default: { inputs: { a: side("x:0") }, outputs: { b: side("y:0") } } },
+  });
+  await using opened = await openWith({
+    files: { [GRAPH]: model, "libsame.so": operator },
+    config: { modelOperations: { opLibraryFilename: ["1/libsame.so"] } },
+  });
+  const { outcomes } = await opened.instance.execute([
+    opened.request([tensor("a", "FP32", [1, 2], [3, 4])]),
+  ]);
+  assert.deepEqual(floats(outputsOf(outcomes[0])[0]!), [3, 4]);
+});
+
 test("a request whose client has gone is not run", async () => {
   await using opened = await open(doublingModel());
   const request = opened.request([tensor("INPUT0", "FP32", [1, 4], [1, 2, 3, 4])], {
