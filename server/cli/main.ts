@@ -16,7 +16,9 @@ export async function main(
   callbacks: ServeCallbacks = {},
 ): Promise<number> {
   const code = await runCommand(args, callbacks);
-  if (!await workersEnded()) exitAtOnce(code);
+  // The other commands, named by a word, have no Workers.
+  const isServer = args[0]?.startsWith("-") ?? true;
+  if ((isServer || args[0] === HOST_COMMAND) && !await workersEnded()) exitAtOnce(code);
   return code;
 }
 

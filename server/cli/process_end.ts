@@ -3,6 +3,8 @@ const THREADS = "/proc/self/task";
 const WORKER_THREAD = /^worker-\d+$/;
 const CHECK_MS = 5;
 const LIMIT_MS = 3000;
+/** Three times what such a thread takes on a busy machine. */
+const BLIND_WAIT_MS = 300;
 
 /** How the threads of this process are looked at, for tests. */
 export interface ThreadWatch {
@@ -13,13 +15,18 @@ export interface ThreadWatch {
 
 /**
  * Waits until the threads of Workers that were ended have gone, at most 3 s. Such a thread takes its drivers with it:
- * with WebGPU, libraries are unloaded whose functions the process calls at its own end, which then crashes.
- * @returns whether none is left.
+ * with WebGPU, libraries are unloaded whose functions the process calls at its own end, which then crashes. Where
+ * threads cannot be seen it waits for a moment.
+ * @returns whether none is left, as far as can be told.
  */
 export async function workersEnded(watch: ThreadWatch = THIS_PROCESS): Promise<boolean> {
   for (let waitedMs = 0; waitedMs < LIMIT_MS; waitedMs += CHECK_MS) {
     const names = watch.names();
-    if (names === undefined || !names.some((name) => WORKER_THREAD.test(name))) return true;
+    if (names === undefined) {
+      await watch.pause(BLIND_WAIT_MS);
+      return true;
+    }
+    if (!names.some((name) => WORKER_THREAD.test(name))) return true;
     await watch.pause(CHECK_MS);
   }
   return false;
