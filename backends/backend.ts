@@ -201,6 +201,8 @@ export interface Backend extends AsyncDisposable {
    * of that model. Absent = CPUs only. Never rejects.
    */
   kinds?(devices: Devices, source?: ModelSource): Promise<readonly KindOffer[]>;
+  /** Whether it knows what to do with `secondary_devices` of an instance group; absent = no. */
+  readonly usesSecondaryDevices?: boolean;
   /**
    * Completes the configuration from the model itself (config.md §8). Changes only `max_batch_size`, `input`,
    * `output`, `model_transaction_policy.decoupled` and the scheduling choice of `source.config`, in place.

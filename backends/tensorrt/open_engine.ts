@@ -15,7 +15,8 @@ export async function openEngine(
   dlaCore: number | undefined,
 ): Promise<LoadedEngine> {
   const plan = await readPlan(path);
-  if (dlaCore !== undefined) runtime.useDlaCore(dlaCore);
+  // The runtime is that of all models on the device.
+  runtime.useDlaCore(dlaCore ?? 0);
   try {
     return await runtime.deserialize(plan);
   } catch (error) {

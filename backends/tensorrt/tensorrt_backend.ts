@@ -30,6 +30,8 @@ const INSTALL_HINT = "; TensorRT's runtime comes with the packages libnvinfer10 
 export class TensorRtBackend implements Backend {
   readonly name = "tensorrt";
   readonly preference = { kind: "KIND_GPU", count: 1 } as const;
+  /** Cores of a deep learning accelerator. */
+  readonly usesSecondaryDevices = true;
   readonly #context: BackendContext;
   readonly #gate = createCallGate(MAX_RUNS_IN_FLIGHT);
   readonly #prepared = new Map<ModelConfig, PreparedEngine>();

@@ -25,6 +25,7 @@ export class TensorRtRuntime implements AsyncDisposable {
   readonly library: TensorRtLibrary;
   readonly device: DeviceCalls;
   readonly #object: NativeObject;
+  #dlaCore = 0;
 
   private constructor(library: TensorRtLibrary, device: DeviceCalls, object: NativeObject) {
     this.library = library;
@@ -68,8 +69,10 @@ export class TensorRtRuntime implements AsyncDisposable {
     this.#object.bind(setEngineHostCodeAllowed, { parameters: ["bool"], result: "void" })(true);
   }
 
-  /** Chooses the deep learning accelerator for engines to come. */
+  /** Chooses the core of the deep learning accelerator for engines to come; the first unless told otherwise. */
   useDlaCore(core: number): void {
+    if (core === this.#dlaCore) return;
+    this.#dlaCore = core;
     const { setDLACore } = this.library.table.runtime;
     this.#object.bind(setDLACore, { parameters: ["i32"], result: "void" })(core);
   }

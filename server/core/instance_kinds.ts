@@ -76,6 +76,7 @@ export async function chooseKinds(
   for (const [index, group] of config.instanceGroup.entries()) {
     if (group.name === "") group.name = `${config.name}_${index}`;
     placement.place(index, group);
+    if (backend.usesSecondaryDevices !== true) placement.tellUnused(group);
   }
   return { ...placement.choice(), machine: await placement.machine(devices) };
 }
@@ -166,6 +167,15 @@ class GroupPlacement {
   place(index: number, group: ModelInstanceGroup): void {
     if (group.kind === ModelInstanceGroup_Kind.AUTO) this.#placeAuto(index, group);
     else if (group.kind === ModelInstanceGroup_Kind.GPU) this.#placeGpu(index, group);
+  }
+
+  /** Any backend's configuration may name them, as with the reference. */
+  tellUnused({ name, secondaryDevices }: ModelInstanceGroup): void {
+    if (secondaryDevices.length === 0) return;
+    this.#notes.push(
+      `instance group ${name} of model ${this.#config.name} names secondary_devices, which ` +
+        `backend '${this.#settings.backend}' does not use`,
+    );
   }
 
   #placeAuto(index: number, group: ModelInstanceGroup): void {

@@ -141,6 +141,19 @@ Deno.test("chooseKinds() passes over devices on which loading failed", async () 
   equal((await choose("", [CUDA, WEBGPU, CPU_OFFER], { failed })).replaceable, undefined);
 });
 
+Deno.test("chooseKinds() takes secondary devices, and tells when the backend knows none", async () => {
+  const group = "instance_group { kind: KIND_CPU secondary_devices { device_id: 1 } }";
+  const { notes, groups } = await choose(group, [CPU_OFFER]);
+  deepEqual(groups, [["CPU", "cpu"]]);
+  deepEqual(notes, [
+    "instance group m_0 of model m names secondary_devices, which backend 'b' does not use",
+  ]);
+  const { config } = parseModelConfig(`name: "m" ${group}`, "m/config.pbtxt");
+  const source = { name: "m", version: 1, modelDirectory: "/m", versionDirectory: "/m/1", config };
+  const knows = { ...backendWith([CPU_OFFER]), usesSecondaryDevices: true };
+  deepEqual((await chooseKinds(source, knows, { mayFallBack: false })).notes, []);
+});
+
 Deno.test("chooseKinds() looks for no device when every group says that it wants none", async () => {
   const gpus: KindOffer[] = [CUDA, CPU_OFFER];
   equal((await choose("instance_group { kind: KIND_CPU }", gpus)).looks, 0);

@@ -47,6 +47,12 @@ def write_repository(root):
         "optimization { priority: PRIORITY_MAX eager_batching: true "
         "cuda { graphs: true busy_wait_events: true output_copy_stream: true } }",
     )
+    write_plan(
+        repository,
+        "dla",
+        identity_plan(),
+        "instance_group [{ kind: KIND_GPU gpus: 0 secondary_devices [{ kind: KIND_NVDLA device_id: 1 }] }]",
+    )
     rows = [((1, 1), (4, 1), (8, 1))]
     total = plan(
         [("INPUT", "INT32", (-1, 1), rows), ("STATE", "INT32", (-1, 1), rows)],
@@ -75,7 +81,8 @@ def server(tmp_path_factory):
     report = base / "report"
     root = write_repository(base / "repository")
     prefix = ("env", f"LD_LIBRARY_PATH={folder}", f"STAND_IN_REPORT={report}")
-    with ServerProcess(root, "--exit-on-error=false", "--strict-readiness=false", prefix=prefix) as process:
+    flags = ("--exit-on-error=false", "--strict-readiness=false", "--log-verbose=1")
+    with ServerProcess(root, *flags, prefix=prefix) as process:
         yield process
         assert process.alive(), process.log()[-4000:]
     lines = report.read_text().splitlines()
@@ -160,6 +167,14 @@ def test_sequences_keep_their_state(protocol):
 def test_a_batch_beyond_the_profile_is_refused(protocol):
     with pytest.raises(InferenceServerException, match="batch-size must be <= 8"):
         protocol.client.infer("auto", [protocol.input("INPUT0", np.zeros((9, 4), dtype=np.float32))])
+
+
+def test_a_secondary_device_is_the_core_of_an_accelerator(server):
+    group = call(server, "GET", "/v2/models/dla/config").json()["instance_group"][0]
+    assert group["secondary_devices"] == [{"kind": "KIND_NVDLA", "device_id": "1"}]
+    # For that model only: the runtime is that of all models on the GPU.
+    assert server.log().count("DLA core 1") == 1
+    assert "which backend 'tensorrt' does not use" not in server.log()
 
 
 def test_bad_plans_are_refused_with_the_way_out(server):
