@@ -159,8 +159,10 @@ class ChildProcess {
     if (opening === undefined) {
       throw new ServerError("NOT_FOUND", `there is no backend '${order.backend}'`);
     }
-    const { name, preference, kinds } = this.#backend = await opening;
-    return { memory: isShared, name, preference, hasKinds: kinds !== undefined };
+    const backend = this.#backend = await opening;
+    const { name, preference, kinds, usesSecondaryDevices = false } = backend;
+    const hasKinds = kinds !== undefined;
+    return { memory: isShared, name, preference, hasKinds, usesSecondaryDevices };
   }
 
   async #kinds(json: Json, payload: Uint8Array): Promise<unknown> {

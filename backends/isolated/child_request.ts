@@ -74,6 +74,7 @@ export class ChildRequest {
     const writer = memory.writer();
     const body = {
       ...(response === undefined ? {} : { r: wireOutcome(response, writer) }),
+      ...(response?.outputStartMs === undefined ? {} : { u: this.#ageUs(response.outputStartMs) }),
       ...(isFinal ? { l: true } : {}),
     };
     // The last frame takes the inputs along.
@@ -92,17 +93,21 @@ export class ChildRequest {
     return (this.#room ??= Promise.withResolvers()).promise;
   }
 
+  #ageUs(atMs: number): number {
+    return Math.max(0, Math.round((this.#parts.now() - atMs) * 1000));
+  }
+
   #openRoom(): void {
     this.#room?.resolve();
     this.#room = undefined;
   }
 
   #createTrace(): ModelTrace {
-    const { port, now } = this.#parts;
+    const { port } = this.#parts;
     return {
       context: this.#read.traceContext,
       mark: (activity, atMs) => {
-        const ageUs = atMs === undefined ? 0 : Math.max(0, Math.round((now() - atMs) * 1000));
+        const ageUs = atMs === undefined ? 0 : this.#ageUs(atMs);
         port.send(FRAME.mark, this.number, { a: activity, u: ageUs });
       },
     };

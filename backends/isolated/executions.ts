@@ -135,22 +135,29 @@ export class Executions {
 
   /** SEND. @throws RangeError, SyntaxError */
   sent({ id, json, payload }: Frame): void {
-    const { r: wire, l: isLast } = json;
-    const { memory, now } = this.#parts;
+    const { r: wire, l: isLast, u: ageUs } = json;
+    const { memory } = this.#parts;
     const response = wire === undefined
       ? undefined
       : readResponse(wire, { payload, peer: memory.peer }, memory.giveBack);
     const live = this.#lives.get(id);
     if (live === undefined) return releaseResponse(response);
-    const sent = response === undefined ? undefined : { ...response, outputStartMs: now() };
+    const sent = response === undefined
+      ? undefined
+      : { ...response, outputStartMs: this.#ago(ageUs) };
     live.receive(sent, isLast === true);
   }
 
   /** MARK. */
   marked({ id, json: { a: activity, u: ageUs } }: Frame): void {
     if (typeof activity !== "string" || activity.length > ACTIVITY_LENGTH_MAX) return;
+    this.#lives.get(id)?.request.trace?.mark(activity, this.#ago(ageUs));
+  }
+
+  /** So many microseconds ago, now when it is not told. */
+  #ago(ageUs: unknown): number {
     const ageMs = typeof ageUs === "number" && ageUs >= 0 ? ageUs / 1000 : 0;
-    this.#lives.get(id)?.request.trace?.mark(activity, this.#parts.now() - ageMs);
+    return this.#parts.now() - ageMs;
   }
 
   /** Ends everything: the process is gone. */

@@ -35,6 +35,7 @@ interface KeptForLoad {
 export class IsolatedBackend implements Backend {
   readonly name: string;
   readonly preference: InstancePreference;
+  readonly usesSecondaryDevices: boolean;
   readonly kinds?: (devices: Devices, source?: ModelSource) => Promise<readonly KindOffer[]>;
   readonly #parts: IsolatedProcessParts;
   /** By configuration: a load does one thing after the other with the same. `undefined` = not for a load yet. */
@@ -42,9 +43,10 @@ export class IsolatedBackend implements Backend {
 
   private constructor(parts: IsolatedProcessParts, first: IsolatedProcess) {
     this.#parts = parts;
-    const { name, preference, hasKinds } = first.opened;
+    const { name, preference, hasKinds, usesSecondaryDevices } = first.opened;
     this.name = name;
     this.preference = preference;
+    this.usesSecondaryDevices = usesSecondaryDevices;
     if (hasKinds && parts.context.devices !== undefined) {
       this.kinds = (_devices, source) => this.#offers(source);
     }

@@ -56,6 +56,10 @@ export class IsolatedInstance implements ModelInstance {
     this.#kept = new KeptProcess(parts, first);
   }
 
+  get hasGivenUp(): boolean {
+    return this.#kept.hasGivenUp;
+  }
+
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
     const { session } = this.#kept.current;
     if (session.isOver) return this.#executeAfterRestart(requests);

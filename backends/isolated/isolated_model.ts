@@ -52,6 +52,8 @@ export class IsolatedModel implements BackendModel {
       if (signal.aborted) giveUp();
       if (opened === undefined) await session.openModel(this.#source);
       const { hasIsReady } = await session.createInstance(placement);
+      const { log } = this.#parts.context;
+      log.info(`instance '${placement.name}' has a process of its own, pid ${session.pid}`);
       return { session, hasIsReady };
     } catch (reason) {
       await session.end();

@@ -41,6 +41,7 @@ export interface OpenedBackend {
   readonly name: string;
   readonly preference: InstancePreference;
   readonly hasKinds: boolean;
+  readonly usesSecondaryDevices: boolean;
 }
 
 /** What the server says a model's own readiness is. */
@@ -211,12 +212,13 @@ export class IsolatedProcess {
         verbose: this.#verboseLevel,
         devices: context.devices !== undefined,
       });
-      const { memory, name, preference, hasKinds } = json.v as Json;
+      const { memory, name, preference, hasKinds, usesSecondaryDevices } = json.v as Json;
       this.#memory.agree({ pid: this.pid, isShared: memory === true });
       this.#opened = {
         name: String(name),
         preference: this.#checked(readPreference, preference),
         hasKinds: hasKinds === true,
+        usesSecondaryDevices: usesSecondaryDevices === true,
       };
     } finally {
       clearTimeout(timer);

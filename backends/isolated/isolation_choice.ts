@@ -35,6 +35,7 @@ export class IsolationChoice implements Backend {
   readonly name: string;
   readonly preference: InstancePreference;
   readonly kinds?: (devices: Devices, source?: ModelSource) => Promise<readonly KindOffer[]>;
+  readonly usesSecondaryDevices: boolean;
   readonly #context: BackendContext;
   readonly #options: IsolationChoiceOptions;
   readonly #default: Isolation;
@@ -51,6 +52,7 @@ export class IsolationChoice implements Backend {
     this.#opened = new Map([[isolation, Promise.resolve(first)]]);
     this.name = first.name;
     this.preference = first.preference;
+    this.usesSecondaryDevices = first.usesSecondaryDevices ?? false;
     if (first.kinds === undefined) return;
     this.kinds = async (devices, source) => {
       const backend = source === undefined ? first : await this.#choose(source);

@@ -235,3 +235,16 @@ Deno.test("Engine.loadModel() tells and counts groups that fall back while the v
   await load(fixture, model(2));
   assert.equal(count(), 0);
 });
+
+Deno.test("Engine.loadModel() replaces a version with an instance that has given up", async () => {
+  const fixture = new EngineFixture({ m: model(1) }, EXPLICIT);
+  await fixture.start(100);
+  await load(fixture, model(1));
+  assert.deepEqual(loads(fixture), ["loading: m:1"]);
+  const [dead] = fixture.instances;
+  Object.assign(dead!, { hasGivenUp: true });
+  await load(fixture, model(1));
+  await fixture.clock.advance(1);
+  assert.deepEqual(loads(fixture), ["loading: m:1", "loading: m:1"]);
+  assert.deepEqual([fixture.instances.size, fixture.instances.has(dead!)], [1, false]);
+});

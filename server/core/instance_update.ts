@@ -23,7 +23,7 @@ export interface ServingVersion {
  */
 export function mayStay({ model, source: before }: ServingVersion, after: RepositoryModel) {
   if (model.instanceSet === undefined || isEnsemble(after.config)) return false;
-  if (model.instanceSet.instances.some(({ hasGivenUp }) => hasGivenUp === true)) return false;
+  if (model.hasGivenUp) return false;
   // What agents or requests bring is in a folder of its own each time.
   if (before.hold !== undefined || after.hold !== undefined) return false;
   if (before.directory !== after.directory) return false;

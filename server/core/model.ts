@@ -111,6 +111,12 @@ export class Model implements AsyncDisposable {
     return this.#parts.scheduler.inflightCount;
   }
 
+  /** An instance of it will never answer again: it is to be loaded anew when somebody asks for that. */
+  get hasGivenUp(): boolean {
+    const instances = this.instanceSet?.instances ?? this.#parts.instances;
+    return instances.some(({ hasGivenUp }) => hasGivenUp === true);
+  }
+
   /** Which memory of clients its instances work on where it is; undefined = none. */
   clientMemory(): ClientMemory | undefined {
     const instances = this.instanceSet?.instances ?? this.#parts.instances;

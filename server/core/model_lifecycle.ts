@@ -382,9 +382,13 @@ function circleError(circle: readonly string[]): ServerError {
   );
 }
 
-/** True when exactly these versions serve, loaded from what the directory still holds (management.md §5). */
+/**
+ * True when exactly these versions serve, loaded from what the directory still holds (management.md §5), and all of
+ * their instances may answer.
+ */
 function isUnchanged(entry: ModelEntry, source: RepositoryModel): boolean {
   if (source.stamp === undefined || source.stamp !== entry.stamp) return false;
-  const ready = entry.ready().map(({ version }) => version);
-  return ready.join() === source.versions.join();
+  const ready = entry.ready();
+  if (ready.some(({ hasGivenUp }) => hasGivenUp)) return false;
+  return ready.map(({ version }) => version).join() === source.versions.join();
 }
