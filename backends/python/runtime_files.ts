@@ -1,3 +1,4 @@
+import cPythonBackendUtils from "./runtime/c_python_backend_utils.py" with { type: "text" };
 import nereidCalls from "./runtime/nereid_calls.py" with { type: "text" };
 import nereidDatatypes from "./runtime/nereid_datatypes.py" with { type: "text" };
 import nereidDlpack from "./runtime/nereid_dlpack.py" with { type: "text" };
@@ -20,6 +21,7 @@ import tritonPythonBackendUtils from "./runtime/triton_python_backend_utils.py" 
 
 /** The files that Python processes run, by name. */
 export const RUNTIME_FILES: Readonly<Record<string, string>> = {
+  "c_python_backend_utils.py": cPythonBackendUtils,
   "nereid_calls.py": nereidCalls,
   "nereid_datatypes.py": nereidDatatypes,
   "nereid_dlpack.py": nereidDlpack,

@@ -329,3 +329,12 @@ def test_received_tensors_are_writable_arrays():
     array = incoming("INT32", [1, 2], np.array([1, 2], np.int32).tobytes()).as_numpy()
     array += 1
     assert array.tolist() == [[2, 3]] and isinstance(X, Tensor)
+
+
+def test_the_classes_have_the_name_of_the_compiled_module_as_well():
+    import c_python_backend_utils as compiled
+
+    for name in ("Tensor", "InferenceRequest", "InferenceResponse", "TritonError", "TritonModelException",
+                 "PreferredMemory", "MetricFamily", "Logger", "load_model", "is_model_ready"):  # fmt: skip
+        assert getattr(compiled, name) is getattr(pb_utils, name)
+    assert compiled.InferenceResponseSender and compiled.ResponseIterator and compiled.Metric and compiled.MetricKind
