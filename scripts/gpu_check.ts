@@ -82,11 +82,9 @@ async function prepareLibraries(
 }
 
 /** Why nothing can be checked; undefined when there is a GPU. */
-function whyNoGpu({ gpus, driver, backends }: Inventory): string | undefined {
-  if (gpus.some(({ refusal }) => refusal === undefined)) return undefined;
-  const kinds = backends.flatMap((backend) => backend.kinds);
-  const told = kinds.find(({ device, reason }) => device === "cuda" && reason !== undefined);
-  return gpus[0]?.refusal ?? driver["reason"] ?? told?.reason ?? "the driver lists none";
+function whyNoGpu({ gpus, driver }: Inventory): string | undefined {
+  if (gpus.some(({ usable }) => usable)) return undefined;
+  return gpus[0]?.reason ?? driver["reason"] ?? "the driver lists none";
 }
 
 function versionsOf({ driver, gpus, libraries }: Inventory): Record<string, unknown> {

@@ -222,7 +222,11 @@ async function missingProvider(
 /** The parts of `devices --json` that are looked at. */
 export interface Inventory {
   readonly driver: Readonly<Record<string, string>>;
-  readonly gpus: readonly { readonly name: string; readonly refusal?: string }[];
+  readonly gpus: readonly {
+    readonly name: string;
+    readonly usable: boolean;
+    readonly reason?: string;
+  }[];
   readonly libraries: readonly {
     readonly name: string;
     readonly version: string;

@@ -25,6 +25,8 @@ export interface DeviceInventory {
     /** Why there is none. */
     readonly reason?: string | undefined;
   };
+  /** Why there are no GPUs although there is a driver. */
+  readonly gpuReason?: string | undefined;
   readonly gpus: readonly (GpuDevice & { readonly memory?: GpuMemory | undefined })[];
   readonly webGpu: WebGpuList;
   readonly libraries: readonly LibraryReport[];
@@ -54,7 +56,7 @@ export interface InventoryParts {
 /** Looks at everything; each look at a library is a process of its own. Takes seconds, never rejects. */
 export async function takeInventory(parts: InventoryParts): Promise<DeviceInventory> {
   const { devices } = parts;
-  const [driver, { gpus }, libraries, webGpu] = await Promise.all([
+  const [driver, { gpus, reason: gpuReason }, libraries, webGpu] = await Promise.all([
     devices.driver(),
     devices.gpus(),
     listLibraries(parts),
@@ -72,6 +74,7 @@ export async function takeInventory(parts: InventoryParts): Promise<DeviceInvent
         ? driverReason(nvml)
         : undefined,
     },
+    gpuReason,
     gpus: await Promise.all(
       gpus.map(async (gpu) => ({ ...gpu, memory: await devices.gpuMemory(gpu.id) })),
     ),

@@ -8,7 +8,7 @@ const MIB = 1024 * 1024;
 
 /** The inventory for people. */
 export function formatInventory(inventory: DeviceInventory): string {
-  const { cpu, driver, gpus, webGpu, libraries, backends } = inventory;
+  const { cpu, driver, gpus, gpuReason, webGpu, libraries, backends } = inventory;
   const lines = [
     "Devices",
     row("CPU", `${cpu.coreCount} × ${cpu.model || cpu.architecture}, ${size(cpu.memoryByteSize)}`),
@@ -20,6 +20,9 @@ export function formatInventory(inventory: DeviceInventory): string {
       `${size(gpu.memoryByteSize)}${used}, ${gpu.uuid}`;
     lines.push(row(`GPU ${gpu.id}`, text));
     if (gpu.refusal !== undefined) lines.push(row("", `not used: ${gpu.refusal}`));
+  }
+  if (driver.reason === undefined && gpuReason !== undefined) {
+    lines.push(row("GPU", `none: ${gpuReason}`));
   }
   for (const adapter of webGpu.adapters) {
     const note = adapter.isSoftware ? " (runs on the CPU)" : "";
@@ -55,7 +58,7 @@ export function formatInventory(inventory: DeviceInventory): string {
 
 /** The inventory for programs: `devices --json` and `GET /v2/devices`. */
 export function inventoryJson(inventory: DeviceInventory): JsonOutput {
-  const { cpu, driver, gpus, webGpu, libraries, backends } = inventory;
+  const { cpu, driver, gpus, gpuReason, webGpu, libraries, backends } = inventory;
   return {
     cpu: {
       model: cpu.model,
@@ -66,7 +69,7 @@ export function inventoryJson(inventory: DeviceInventory): JsonOutput {
     driver: {
       version: driver.version,
       cuda_version: driver.cudaVersion,
-      reason: driver.reason,
+      reason: driver.reason ?? gpuReason,
     },
     gpus: gpus.map((gpu) => ({
       id: gpu.id,

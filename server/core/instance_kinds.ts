@@ -195,7 +195,9 @@ class GroupPlacement {
       this.#notes.push(`${start} runs on ${nameOf(chosen)}: ${reason}`);
     }
     this.#take(group, chosen);
-    if (chosen.device !== "cpu") this.#tell(group, chosen, `KIND_AUTO; ${reason}`);
+    // What a machine has not is plain; that a device which is there was given up is not.
+    const isGivenUp = (this.#settings.failed?.size ?? 0) > 0;
+    if (chosen.device !== "cpu" || isGivenUp) this.#tell(group, chosen, `KIND_AUTO; ${reason}`);
   }
 
   #placeGpu(index: number, group: ModelInstanceGroup): void {

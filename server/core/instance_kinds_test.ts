@@ -138,7 +138,12 @@ Deno.test("chooseKinds() passes over devices on which loading failed", async () 
   equal(second.replaceable, "webgpu");
   match(second.notes[0]!, /CUDA: loading failed: out of memory$/);
   failed.set("webgpu", "operator");
-  equal((await choose("", [CUDA, WEBGPU, CPU_OFFER], { failed })).replaceable, undefined);
+  const last = await choose("", [CUDA, WEBGPU, CPU_OFFER], { failed });
+  equal(last.replaceable, undefined);
+  deepEqual(last.groups, [["CPU", "cpu"]]);
+  deepEqual(Object.values(last.why), [
+    "cpu: KIND_AUTO; CUDA: loading failed: out of memory; WebGPU: loading failed: operator",
+  ]);
 });
 
 Deno.test("chooseKinds() takes secondary devices, and tells when the backend knows none", async () => {

@@ -78,3 +78,22 @@ Deno.test({
     match(stdout, /\n {2}identity +CUDA \(KIND_GPU, devices 0\), CPU \(KIND_CPU\)\n/);
   },
 });
+
+Deno.test({
+  name: "devices says why there is no GPU although there is a driver",
+  ignore: reasonToSkip !== "",
+  fn: async () => {
+    await using libraries = await buildStandIns();
+    const env = {
+      LD_LIBRARY_PATH: libraries.folder,
+      NVML_STAND_IN_DEVICES: "0",
+      CUDA_VISIBLE_DEVICES: "none",
+    };
+    const reason = "the CUDA driver finds no GPU (CUDA_VISIBLE_DEVICES is 'none')";
+    const { stdout } = await devices([], env);
+    match(stdout, /\n {2}NVIDIA driver +555\.42\.01, CUDA 12\.5\n {2}GPU +none: the CUDA driver /);
+    const { stdout: json } = await devices(["--json"], env);
+    const { driver, gpus } = JSON.parse(json);
+    deepEqual([driver.version, driver.reason, gpus], ["555.42.01", reason, []]);
+  },
+});

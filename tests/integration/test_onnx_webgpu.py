@@ -117,7 +117,9 @@ def test_strict_model_names_operator_and_way_out(server):
 
 def test_auto_takes_the_cpu_for_what_the_device_lacks(server):
     assert reasons_of(server)["auto_strict"] == ""
-    assert device_of(server, "auto_strict")[0] == "KIND_CPU"
+    kind, told = device_of(server, "auto_strict")
+    assert kind == "KIND_CPU" and told.startswith("cpu: KIND_AUTO; CUDA: no NVIDIA driver"), told
+    assert "WebGPU: loading failed" in told and "Hardmax" in told
 
 
 def test_operator_that_nobody_has_is_named_with_a_way_out(server):
