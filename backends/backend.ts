@@ -226,9 +226,4 @@ export interface BackendContext {
   readonly devices?: Devices;
   /** Absent = each backend has its own. */
   readonly deviceMemory?: DeviceMemory;
-  /**
-   * Tells that a device is lost to this process, such as after a CUDA error that no later call gets past: nothing runs
-   * there any more before the process ends. One that hosts a single instance is then replaced. Absent = it stays.
-   */
-  readonly deviceLost?: (reason: string) => void;
 }

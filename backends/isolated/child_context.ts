@@ -36,7 +36,6 @@ export class ChildContext {
       now: () => performance.now(),
       countBatchRetry: () => port.send(FRAME.batchRetry, 0),
       host: HOST,
-      deviceLost: (reason) => port.send(FRAME.deviceLost, 0, { m: reason }),
       ...(devices ? { devices: this.#createDevices() } : {}),
     };
   }

@@ -1,4 +1,6 @@
+import { ServerError } from "../../proto/status.ts";
 import type { ExecuteOutcome, ExecuteReport, ModelInstance } from "../backend.ts";
+import { tellsDeviceLoss } from "../device_loss.ts";
 import type { Frame } from "../process/frame.ts";
 import { ChildRequest, type ChildRequestParts } from "./child_request.ts";
 import { FRAME, wireError } from "./isolated_wire.ts";
@@ -52,6 +54,7 @@ export class ChildExecutions {
     try {
       report = await this.#instance.execute(requests.map(({ request }) => request));
     } catch (reason) {
+      this.#watchDevice(ServerError.from(reason));
       const error = { e: wireError(reason) };
       for (const request of requests) request.close();
       const now = microseconds(this.#parts.now() - startMs);
@@ -65,6 +68,11 @@ export class ChildExecutions {
     });
   }
 
+  /** A process whose device is lost is of no use: the server replaces it when the batch has ended. */
+  #watchDevice(error: ServerError): void {
+    if (tellsDeviceLoss(error)) this.#parts.port.send(FRAME.deviceLost, 0, { m: error.message });
+  }
+
   #report(
     batch: number,
     { requests, outcomes }: {
@@ -74,6 +82,7 @@ export class ChildExecutions {
     times: () => number[],
   ): void {
     const { memory, port } = this.#parts;
+    for (const outcome of outcomes) if ("error" in outcome) this.#watchDevice(outcome.error);
     const writer = memory.writer();
     const wires = requests.map((request, index): WireOutcome => {
       const outcome = outcomes[index];

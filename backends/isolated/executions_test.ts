@@ -210,3 +210,13 @@ for (
     assert.equal(errorOf((await running).outcomes[0])?.message, "broken");
   });
 }
+
+Deno.test("an error that tells of a lost device is told before the end of its batch", async () => {
+  const text = "CUDA failure 700: an illegal memory access was encountered ; GPU=0";
+  const { execute, fromChild } = loopback(() =>
+    answer([{ error: new ServerError("INTERNAL", text) }])
+  );
+  const { outcomes } = await execute([request()]);
+  assert.equal(errorOf(outcomes[0])?.message, text);
+  assert.deepEqual(fromChild, [FRAME.deviceLost, FRAME.executed]);
+});
