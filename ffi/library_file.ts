@@ -48,7 +48,7 @@ function elfFault(file: Deno.FsFile, size: number): string | undefined {
   const wanted = loadedByteSize(file, head);
   if (wanted !== undefined && wanted <= size) return undefined;
   const more = wanted === undefined ? "" : ` of ${wanted}`;
-  return `the file is cut off: it has ${size} bytes${more}; copy or install it again`;
+  return `the file is cut off: it has ${size} bytes${more}`;
 }
 
 /** The end of the last part that is mapped; undefined when the table of parts is cut off itself. */

@@ -42,9 +42,8 @@ Deno.test({
   name: "libraryFileFault() finds files that are cut off",
   ignore,
   fn() {
-    const again = "; copy or install it again";
-    assert.equal(faultOf(elf(4095)), `the file is cut off: it has 4095 bytes of 4096${again}`);
-    assert.equal(faultOf(elf(100)), `the file is cut off: it has 100 bytes${again}`);
+    assert.equal(faultOf(elf(4095)), `the file is cut off: it has 4095 bytes of 4096`);
+    assert.equal(faultOf(elf(100)), `the file is cut off: it has 100 bytes`);
   },
 });
 

@@ -1,3 +1,4 @@
+import { libraryFileFault } from "../library_file.ts";
 import { readCString } from "../memory.ts";
 import { torchErrorIn } from "./torch_error.ts";
 import { TORCH_ERROR_BYTE_SIZE, TORCH_SYMBOLS, type TorchCalls } from "./torch_symbols.ts";
@@ -38,6 +39,12 @@ export class TorchRuntime {
 }
 
 function openShim(path: string): TorchCalls {
+  const fault = libraryFileFault(path);
+  if (fault !== undefined) {
+    throw new Error(
+      `Cannot open the shim of libtorch '${path}': ${fault}; delete it, it is made anew`,
+    );
+  }
   try {
     return Deno.dlopen(path, TORCH_SYMBOLS).symbols;
   } catch (error) {
