@@ -30,7 +30,7 @@ PITCH_SUMS = {"contour": 4572.69, "note": 1597.10, "onset": 1453.33}
 PITCH_KEYS = {"contour": 145, "note": 48, "onset": 48}
 
 BROKEN = {
-    "no_signature": "has no signature 'serving_default'; signatures of the graph with tags 'serve': 'logits', 'predict'",
+    "no_signature": "has no signature 'serving_default'; signatures of the graph with tags 'serve': 'logits', 'pre",
     "wrong_signature": "has no signature 'train'",
     "truncated": "is cut off, or no SavedModel",
     "no_variables": "variables.index'; a SavedModel is a whole folder",
