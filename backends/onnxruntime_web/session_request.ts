@@ -1,3 +1,4 @@
+import { dirname, isAbsolute, join } from "node:path";
 import { configError } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { BackendSettings, ModelSource } from "../backend.ts";
@@ -70,17 +71,35 @@ function sessionEntries({ config }: ModelSource): Record<string, string> {
   return entries;
 }
 
-/** @throws ServerError INVALID_ARG for a file outside the version's folder. */
 async function externalFiles(source: ModelSource, path: string): Promise<string[]> {
   const files = await readExternalFiles(path);
-  for (const file of files) {
-    if (!file.startsWith("/") && !file.split(/[\\/]/).includes("..")) continue;
-    throw new ServerError(
-      "INVALID_ARG",
-      `model '${source.name}' keeps weights in '${file}', which is outside of its folder`,
-    );
-  }
+  for (const file of files) await checkExternalFile(file, path, source.name);
   return files;
+}
+
+/** @throws ServerError INVALID_ARG for a file outside the folder of the model's file, and for what is no file. */
+export async function checkExternalFile(
+  file: string,
+  modelPath: string,
+  modelName: string,
+): Promise<void> {
+  const refuse = (why: string) =>
+    new ServerError("INVALID_ARG", `model '${modelName}' keeps weights in '${file}', which ${why}`);
+  const outside = "is outside of its folder";
+  if (isAbsolute(file) || file.split(/[\\/]/).includes("..")) throw refuse(outside);
+  const folder = dirname(modelPath);
+  try {
+    const [target, home] = [join(folder, file), await Deno.realPath(folder)];
+    // Reading a pipe would take until somebody writes.
+    if (!(await Deno.stat(target)).isFile) throw refuse("is no regular file");
+    const real = await Deno.realPath(target);
+    // The model itself may be a link into a store, with its weights beside it there.
+    const homes = [home, dirname(await Deno.realPath(modelPath))];
+    if (!homes.some((each) => real.startsWith(`${each}/`))) throw refuse(`${outside}: '${real}'`);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    // The runtime tells the tensor that misses it.
+  }
 }
 
 /** Accelerators for GPUs do not matter on a CPU; for CPUs there is none here. */
