@@ -226,4 +226,6 @@ export interface BackendContext {
   readonly devices?: Devices;
   /** Absent = each backend has its own. */
   readonly deviceMemory?: DeviceMemory;
+  /** Native calls so short may hold up the event loop of the process. Absent = as the backend thinks best. */
+  readonly blockingLimitMs?: number;
 }

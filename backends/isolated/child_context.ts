@@ -12,6 +12,9 @@ import type {
 import type { FramePort } from "../process/stub_link.ts";
 import { FRAME, type Json } from "./isolated_wire.ts";
 
+/** Only the instance itself is held up, and the word that a client has gone. */
+const BLOCKING_LIMIT_MS = 5;
+
 /** What the server tells a process of itself. */
 export interface ContextOrder {
   readonly settings: readonly (readonly [string, string])[];
@@ -36,6 +39,7 @@ export class ChildContext {
       now: () => performance.now(),
       countBatchRetry: () => port.send(FRAME.batchRetry, 0),
       host: HOST,
+      blockingLimitMs: BLOCKING_LIMIT_MS,
       ...(devices ? { devices: this.#createDevices() } : {}),
     };
   }

@@ -153,7 +153,10 @@ export class OnnxBackend implements Backend {
       runEntries,
       gate: this.#runGate,
       // What waits for a device must not hold up the event loop.
-      pace: new RunPace(place.device === "cpu" && await isSteadyModelFile(path)),
+      pace: new RunPace(
+        place.device === "cpu" && await isSteadyModelFile(path),
+        this.#context.blockingLimitMs,
+      ),
       now,
       countBatchRetry: () => countBatchRetry(source.name, source.version),
       trimMemory: async () => await this.#allocator?.trim(),

@@ -39,6 +39,7 @@ export interface RunShape {
  */
 export class RunPace {
   readonly #isSteady: boolean;
+  readonly #limitMs: number;
   #learned: RunShape | undefined;
   #candidates = 0;
   #longShare = 0;
@@ -46,9 +47,13 @@ export class RunPace {
   #waitCount = 0;
   #goodCount = 0;
 
-  /** @param isSteady whether sizes alone decide how long a run takes, not the values in the inputs. */
-  constructor(isSteady: boolean) {
+  /**
+   * @param isSteady whether sizes alone decide how long a run takes, not the values in the inputs.
+   * @param limitMs of runs that may hold up the event loop.
+   */
+  constructor(isSteady: boolean, limitMs: number | undefined = BLOCKING_LIMIT_MS) {
     this.#isSteady = isSteady;
+    this.#limitMs = limitMs;
   }
 
   /** Whether such a run may block. */
@@ -63,7 +68,8 @@ export class RunPace {
       this.#waitCount--;
       return;
     }
-    if (elapsedMs > CANDIDATE_LIMIT_MS + run.byteSize * LIMIT_MS_PER_BYTE) return;
+    const limitMs = Math.max(CANDIDATE_LIMIT_MS, this.#limitMs);
+    if (elapsedMs > limitMs + run.byteSize * LIMIT_MS_PER_BYTE) return;
     if (this.#learned !== undefined && isWithin(run, this.#learned)) return;
     if (++this.#candidates < CANDIDATE_COUNT) return;
     this.#candidates = 0;
@@ -74,7 +80,7 @@ export class RunPace {
 
   /** Takes the time of a run that blocked. */
   recordBlocking(run: RunShape, elapsedMs: number): void {
-    const isLong = elapsedMs > BLOCKING_LIMIT_MS + run.byteSize * LIMIT_MS_PER_BYTE;
+    const isLong = elapsedMs > this.#limitMs + run.byteSize * LIMIT_MS_PER_BYTE;
     const weight = elapsedMs > VERY_LONG_MS ? 3 * WEIGHT : WEIGHT;
     this.#longShare += ((isLong ? 1 : 0) - this.#longShare) * weight;
     if (++this.#goodCount === FORGIVING_COUNT) this.#penalty = FIRST_PENALTY;

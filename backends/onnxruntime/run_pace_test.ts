@@ -90,3 +90,13 @@ Deno.test("RunPace allows runs on many bytes more time", () => {
     assert.equal(pace.mayBlock(run), isAllowed);
   }
 });
+
+Deno.test("RunPace lets longer runs block where that holds up nobody", () => {
+  const patient = new RunPace(true, 5);
+  const run = sized(64);
+  learn(patient, run, 4);
+  for (let count = 0; count < 100; count++) patient.recordBlocking(run, 4);
+  assert.ok(patient.mayBlock(run));
+  for (let count = 0; count < 100; count++) patient.recordBlocking(run, 6);
+  assert.ok(!patient.mayBlock(run));
+});

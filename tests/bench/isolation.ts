@@ -5,10 +5,10 @@ import { formatGoal, print } from "./report.ts";
 /** What a process of its own may add to an execution of small tensors. */
 const SMALL_EXTRA_US_MAX = 150;
 /** Quietest of so many rounds: others use the processors, too. */
-const ROUNDS = 30;
+const ROUNDS = 400;
 const CASES = [
-  { name: "64 B", dims: ["batch", 16], shape: [1, 16], runsPerRound: 300 },
-  { name: "602 KB", dims: ["batch", 3, 224, 224], shape: [1, 3, 224, 224], runsPerRound: 60 },
+  { name: "64 B", dims: ["batch", 16], shape: [1, 16], runsPerRound: 40 },
+  { name: "602 KB", dims: ["batch", 3, 224, 224], shape: [1, 3, 224, 224], runsPerRound: 10 },
 ];
 
 /** Measures what `isolation=process` adds to an execution of an ONNX model that computes nothing. */

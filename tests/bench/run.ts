@@ -33,6 +33,7 @@ import { compareScriptServers } from "./script_servers.ts";
 import { LANGUAGES } from "./script_models.ts";
 import { measureScripts } from "./scripts.ts";
 import { compareSwaps } from "./swap.ts";
+import { measureIsolation } from "./isolation.ts";
 import { measureOnnxWeb } from "./onnx_web.ts";
 import { measureDevices } from "./devices.ts";
 import { measureTensorRt } from "./tensorrt.ts";
@@ -269,6 +270,10 @@ async function main(): Promise<void> {
   if ("onnxruntime_web".includes(settings.only)) {
     print("");
     await measureOnnxWeb();
+  }
+  if ("isolation".includes(settings.only)) {
+    print("");
+    await measureIsolation();
   }
   if ("devices".includes(settings.only)) {
     print("");
