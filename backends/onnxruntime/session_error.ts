@@ -48,7 +48,11 @@ export async function explainSessionError(
 /** Tells which nodes a device lacks that was to run all of them. */
 export function lackedOperators(
   modelName: string,
-  device: DeviceClass,
+  { device, accelerator }: {
+    readonly device: DeviceClass;
+    /** Absent = the device itself. */
+    readonly accelerator?: string | undefined;
+  },
   nodes: readonly NodeAssignment[],
 ): ServerError {
   const lacked = nodesOnCpu(nodes);
@@ -60,10 +64,11 @@ export function lackedOperators(
   return new ServerError(
     "UNSUPPORTED",
     `model '${modelName}' cannot run on ${
-      DEVICE_CLASS_NAMES[device]
-    } alone, which lacks ${what}: ` +
-      `without the parameter '${NO_CPU_FALLBACK_ENTRY}' these run on the CPU; or take KIND_CPU or ` +
-      `KIND_AUTO`,
+      accelerator ?? DEVICE_CLASS_NAMES[device]
+    } alone, which lacks ${what}: without the parameter '${NO_CPU_FALLBACK_ENTRY}' these run on ` +
+      (accelerator === undefined
+        ? "the CPU; or take KIND_CPU or KIND_AUTO"
+        : "ONNX Runtime's own provider for CPUs"),
   );
 }
 

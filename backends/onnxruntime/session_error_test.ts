@@ -18,7 +18,7 @@ const NODES = [
 ];
 
 Deno.test("lackedOperators() names operators and nodes of the CPU, and the way out", () => {
-  const { code, message } = lackedOperators("m", "webgpu", NODES);
+  const { code, message } = lackedOperators("m", { device: "webgpu" }, NODES);
   assert.equal(code, "UNSUPPORTED");
   assert.match(
     message,
@@ -32,7 +32,10 @@ Deno.test("lackedOperators() names no more than a few", () => {
     { length: 9 },
     (_, i) => ({ provider: CPU, node: `n${i}`, operator: "X" }),
   );
-  assert.match(lackedOperators("m", "cuda", nodes).message, /\(node 'n4'\) and 4 more:/);
+  assert.match(
+    lackedOperators("m", { device: "cuda" }, nodes).message,
+    /\(node 'n4'\) and 4 more:/,
+  );
 });
 
 Deno.test("countOperators() counts those of nodesOnCpu()", () => {
@@ -65,3 +68,10 @@ for (const [words, hint] of HINTS) {
     assert.match(error.message, hint);
   });
 }
+
+Deno.test("lackedOperators() names the accelerator of a CPU instead of the CPU", () => {
+  const place = { device: "cpu", accelerator: "OpenVINO" } as const;
+  const { message } = lackedOperators("m", place, NODES);
+  assert.match(message, /^model 'm' cannot run on OpenVINO alone, which lacks '/);
+  assert.match(message, /run on ONNX Runtime's own provider for CPUs$/);
+});

@@ -77,10 +77,7 @@ export class SessionOpener {
       readonly providers: readonly ProviderSettings[];
     },
   ): Promise<OrtSession> {
-    if (device === "cpu" && providers.length > 0) {
-      return await OrtSession.open(environment, path, { ...settings, providers });
-    }
-    if (device === "cpu") {
+    if (device === "cpu" && providers.length === 0) {
       // With the CPU alone there is nothing to fall back from.
       const { [NO_CPU_FALLBACK_ENTRY]: _, ...entries } = settings.entries ?? {};
       return await OrtSession.open(environment, path, { ...settings, entries });
@@ -98,7 +95,9 @@ export class SessionOpener {
         providers,
       });
       const nodes = readAssignment(environment, session.pointer) ?? [];
-      throw lackedOperators(source.name, device, nodes);
+      // On a CPU it is the accelerator that lacks them.
+      const accelerator = device === "cpu" ? providers[0]?.name : undefined;
+      throw lackedOperators(source.name, { device, accelerator }, nodes);
     }
   }
 

@@ -1,11 +1,13 @@
 /**
- * Runs ONNX node tests on WebGPU (or CUDA) alone, no node on the CPU, and compares with the CPU's answers.
+ * Runs ONNX node tests on WebGPU (or CUDA, or OpenVINO) alone, no node on ONNX Runtime's own provider for CPUs, and
+ * compares with the answers of that.
  *
- *   deno run -A tests/native/webgpu/run_node_cases.ts DATA_FOLDER LIST_FILE [cuda]
+ *   deno run -A tests/native/webgpu/run_node_cases.ts DATA_FOLDER LIST_FILE [cuda|openvino]
  *
  * Prints a line of JSON per test: its name, and what is wrong with it. A process of its own, since a graphics driver may
  * end it.
  */
+import type { InstancePlacement } from "../../../backends/backend.ts";
 import { ModelInstanceGroup_Kind } from "../../../proto/gen/model_config_pb.ts";
 import type { Tensor } from "../../../proto/tensor.ts";
 import { type ConfigInit, openInstance, outputsOf } from "../../backends/fixture.ts";
@@ -18,15 +20,22 @@ export interface CaseResult {
   readonly fault?: string | undefined;
 }
 
-type GpuDevice = "webgpu" | "cuda";
+type CaseDevice = "webgpu" | "cuda" | "openvino";
 
-function configOn(device: GpuDevice): ConfigInit {
+function configOn(device: CaseDevice): ConfigInit {
+  const parameters = {
+    "session.disable_cpu_ep_fallback": { stringValue: "1" },
+    "intra_op_thread_count": { stringValue: "1" },
+  };
+  if (device === "openvino") {
+    const executionAccelerators = { cpuExecutionAccelerator: [{ name: device }] };
+    return { parameters, optimization: { executionAccelerators } };
+  }
   return {
     instanceGroup: [{ name: "m_0", kind: ModelInstanceGroup_Kind.GPU, gpus: [0], count: 1 }],
     parameters: {
       ...(device === "webgpu" ? { "nereid.device.m_0": { stringValue: device } } : {}),
-      "session.disable_cpu_ep_fallback": { stringValue: "1" },
-      "intra_op_thread_count": { stringValue: "1" },
+      ...parameters,
     },
   };
 }
@@ -48,16 +57,18 @@ function readInputs(folder: string, model: Uint8Array): Tensor[][] {
   );
 }
 
+function placementOn(device: CaseDevice): Partial<InstancePlacement> {
+  return device === "openvino" ? {} : { kind: "KIND_GPU", device };
+}
+
 async function answer(
   model: Uint8Array,
   inputSets: readonly Tensor[][],
-  device?: GpuDevice,
+  device?: CaseDevice,
 ): Promise<Tensor[][]> {
   await using opened = await openInstance("onnxruntime", {
     model,
-    ...(device === undefined
-      ? {}
-      : { config: configOn(device), placement: { kind: "KIND_GPU", device } }),
+    ...(device === undefined ? {} : { config: configOn(device), placement: placementOn(device) }),
   });
   const results: Tensor[][] = [];
   for (const inputs of inputSets) {
@@ -70,7 +81,7 @@ async function answer(
   return results;
 }
 
-async function runCase(folder: string, device: GpuDevice): Promise<string | undefined> {
+async function runCase(folder: string, device: CaseDevice): Promise<string | undefined> {
   const model = await Deno.readFile(`${folder}/model.onnx`);
   const inputSets = readInputs(folder, model);
   const given = await answer(model, inputSets, device);
@@ -84,7 +95,7 @@ async function runCase(folder: string, device: GpuDevice): Promise<string | unde
 }
 
 if (import.meta.main) {
-  const [root, listFile, device = "webgpu"] = Deno.args as [string, string, GpuDevice?];
+  const [root, listFile, device = "webgpu"] = Deno.args as [string, string, CaseDevice?];
   const encoder = new TextEncoder();
   for (const name of (await Deno.readTextFile(listFile)).trim().split("\n")) {
     const fault = await runCase(`${root}/${name}`, device).catch((error: Error) => error.message);
