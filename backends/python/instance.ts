@@ -55,6 +55,7 @@ export class PythonInstance implements ModelInstance {
   #restart: PromiseWithResolvers<void> | undefined;
   #restartTimer: { cancel(): void } | undefined;
   #starting: Promise<void> | undefined;
+  #hasGivenUp = false;
   /** Aborts a start that is under way: what a model does in `initialize` has no bound in time. */
   readonly #disposal = new AbortController();
 
@@ -72,6 +73,11 @@ export class PythonInstance implements ModelInstance {
   ): Promise<PythonInstance> {
     const never = new AbortController();
     return new PythonInstance(parts, placement, await parts.start(never.signal));
+  }
+
+  /** It has died too often, or once where none is started again. */
+  get hasGivenUp(): boolean {
+    return this.#hasGivenUp;
   }
 
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
@@ -139,8 +145,10 @@ export class PythonInstance implements ModelInstance {
 
   #scheduleRestart(): void {
     const { restartPace, timers, now, warn } = this.#parts;
-    if (restartPace === undefined || this.#isDisposed) return this.#endRestart();
-    const delayMs = restartPace.fail(now());
+    if (this.#isDisposed) return this.#endRestart();
+    const delayMs = restartPace?.fail(now());
+    this.#hasGivenUp = delayMs === undefined;
+    if (restartPace === undefined) return this.#endRestart();
     if (delayMs === undefined) {
       warn(
         `the process of '${this.placement.name}' is not started again: it has died too often. ` +

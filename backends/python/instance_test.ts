@@ -109,6 +109,7 @@ Deno.test("a process that died too often stays dead, and requests fail at once",
     await clock.advance(2000);
   }
   assert.equal(sessions.length, 6);
+  assert.equal(instance.hasGivenUp, true);
   assert.equal(
     messageOf(await instance.execute(REQUESTS)),
     "Failed to process the request(s) for model instance 'm_0', message: Stub process 'm_0' is " +
