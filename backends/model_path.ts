@@ -56,9 +56,7 @@ export async function findModelPath(
     const stat = await statOf(path);
     if (stat === undefined) continue;
     if (stat.isDirectory) return await checkFolder(path, source);
-    if (!stat.isFile) {
-      throw new ServerError("UNAVAILABLE", `unable to load '${path}': it is no regular file`);
-    }
+    if (!stat.isFile) throw notRegular(path);
     if (name.endsWith(".xml")) await checkWeights(path, source);
     return path;
   }
@@ -69,7 +67,10 @@ export async function findModelPath(
 async function checkFolder(path: string, source: ModelSource): Promise<string> {
   const hasGraph = await statOf(join(path, "saved_model.pb")) !== undefined ||
     await statOf(join(path, "saved_model.pbtxt")) !== undefined;
-  if (hasGraph) return path;
+  if (hasGraph) {
+    await checkFiles(path);
+    return path;
+  }
   throw new ServerError(
     "UNAVAILABLE",
     `unable to load '${path}' for model '${source.name}': the folder holds no 'saved_model.pb', ` +
@@ -77,10 +78,31 @@ async function checkFolder(path: string, source: ModelSource): Promise<string> {
   );
 }
 
+/** The runtime would wait for ever on a pipe. @throws ServerError UNAVAILABLE for what is no file in a folder. */
+async function checkFiles(folder: string): Promise<void> {
+  for await (const entry of Deno.readDir(folder)) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory) await checkFiles(path);
+    else if (!entry.isFile) await checkLink(path);
+  }
+}
+
+async function checkLink(path: string): Promise<void> {
+  const stat = await statOf(path);
+  if (stat === undefined || stat.isFile || stat.isDirectory) return;
+  throw notRegular(path);
+}
+
+function notRegular(path: string): ServerError {
+  return new ServerError("UNAVAILABLE", `unable to load '${path}': it is no regular file`);
+}
+
 /** The runtime reads an IR without its weights and only fails later, with other words. */
 async function checkWeights(path: string, source: ModelSource): Promise<void> {
   const weights = path.replace(/\.xml$/, ".bin");
-  if (await statOf(weights) !== undefined) return;
+  const stat = await statOf(weights);
+  if (stat !== undefined && !stat.isFile) throw notRegular(weights);
+  if (stat !== undefined) return;
   // A graph without constants needs none.
   const text = await Deno.readTextFile(path).catch(() => "");
   if (!/<layer\b[^>]*\btype="Const"/.test(text)) return;
