@@ -98,8 +98,7 @@ async function loadOnce(
 
   await using disposables = new AsyncDisposableStack();
   const planned = planInstances(config);
-  const rates = parts.rateLimiter?.addModel(config, planned, source.positions);
-  disposables.use(rates);
+  const rates = disposables.use(parts.rateLimiter?.addModel(config, planned, source.positions));
   const backendModel = disposables.use(await openModel(source, backend));
   const strategy = await parts.loadBatchStrategy?.(source, strategyParts(model, parts));
   const batchStrategy = disposables.use(strategy);
