@@ -24,6 +24,8 @@ export interface SignatureWish {
   readonly signature: string;
 }
 
+const LISTED_NAMES_MAX = 32;
+
 /**
  * Finds the graph and its signature: those of the parameters, else tag `serve` and `serving_default`, or the only
  * signature there is.
@@ -42,7 +44,7 @@ export function chooseSignature(
   if (wish.signature === "" && names.length === 1) {
     return { graph, signature: graph.signatures.get(names[0]!)!, isGuess: true };
   }
-  const list = names.length === 0 ? "none" : names.map((name) => `'${name}'`).join(", ");
+  const list = names.length === 0 ? "none" : shortList(names.map((name) => `'${name}'`), ", ");
   const hint = names.length === 0
     ? "export it with signatures: tf.saved_model.save(module, folder, signatures=module.call.get_concrete_function(…))"
     : `parameters { key: "${SIGNATURE_KEY}" value { string_value: "${names[0]}" } } chooses one`;
@@ -63,9 +65,9 @@ function chooseGraph(graphs: readonly MetaGraph[], tag: string, modelName: strin
   throw configError([{
     path: tag === "" ? "" : `parameters.${TAG_KEY}`,
     message: `unable to load model '${modelName}', the SavedModel has no graph with ` +
-      `tag '${wanted.join(",")}'; graphs have the tags ${graphs.map(formatTags).join("; ")}`,
+      `tag '${wanted.join(",")}'; graphs have the tags ${shortList(graphs.map(formatTags), "; ")}`,
     hint: `parameters { key: "${TAG_KEY}" value { string_value: ` +
-      `"${graphs[0]?.tags.join(",") ?? ""}" } } chooses one`,
+      `"${shortList(graphs[0]?.tags ?? [], ",")}" } } chooses one`,
   }]);
 }
 
@@ -74,5 +76,12 @@ function parseTags(text: string): string[] {
 }
 
 function formatTags({ tags }: MetaGraph): string {
-  return tags.length === 0 ? "(none)" : `'${tags.join(",")}'`;
+  return tags.length === 0 ? "(none)" : `'${shortList(tags, ",")}'`;
+}
+
+/** A file may hold a hundred thousand names; whoever looks for one is helped by a few. */
+function shortList(names: readonly string[], separator: string): string {
+  const shown = names.slice(0, LISTED_NAMES_MAX).join(separator);
+  const rest = names.length - LISTED_NAMES_MAX;
+  return rest > 0 ? `${shown} and ${rest} more` : shown;
 }

@@ -43,3 +43,13 @@ Deno.test("chooseSignature() lists what there is, and the parameter", () => {
   refuse([graph(["serve"])], NO_WISH, /signatures of the graph with tags 'serve': none/);
   refuse([graph(["train"], "a"), graph([])], NO_WISH, /with tag 'serve'.*tags 'train'; \(none\)/);
 });
+
+Deno.test("chooseSignature() lists a part of very many", () => {
+  const many = Array.from({ length: 40 }, (_, number) => `s${number}`);
+  const graphs = [graph(["serve"], ...many)];
+  assert.throws(() => chooseSignature(graphs, NO_WISH, "m"), /'s37' and 8 more/);
+  assert.throws(
+    () => chooseSignature([graph(many)], NO_WISH, "m"),
+    /have the tags 's0,.*,s31 and 8 more'/,
+  );
+});
