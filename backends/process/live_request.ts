@@ -63,7 +63,8 @@ export class LiveRequest {
     if (this.#held === undefined) return this.#deliver({ response, isFinal });
     const waiting = this.#waiting ??= [];
     waiting.push({ response, isFinal });
-    if (waiting.length > WAITING_MAX) {
+    // The last one is always taken: it also tells that a process was ended for what it sent before.
+    if (!isFinal && waiting.length > WAITING_MAX) {
       throw new RangeError(`More than ${WAITING_MAX} responses of a request are on their way`);
     }
   }

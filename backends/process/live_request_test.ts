@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { ServerError } from "../../proto/status.ts";
 import { executeRequest } from "../execute_request_fixture.ts";
 import { LiveRequest } from "./live_request.ts";
 
@@ -61,6 +62,16 @@ Deno.test("receive() refuses more responses than may be on their way", () => {
   assert.throws(() => {
     for (let n = 0; n < 1000; n++) live.receive(response(n), false);
   }, RangeError);
+});
+
+Deno.test("receive() takes the end of a request also when too many responses wait", () => {
+  const { live, told } = openRequest({ isSlow: true });
+  assert.throws(() => {
+    for (let n = 0; n < 1000; n++) live.receive(response(n), false);
+  }, RangeError);
+  live.receive({ error: new ServerError("INTERNAL", "The process has ended") }, true);
+  assert.equal(live.isOver, true);
+  assert.deepEqual(told, ["closed 7"]);
 });
 
 Deno.test("what comes after the end is given back", () => {
