@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { relative } from "node:path";
 import { libraryFileFault } from "./library_file.ts";
 
 const ignore = Deno.build.os !== "linux";
@@ -44,6 +45,21 @@ Deno.test({
   fn() {
     assert.equal(faultOf(elf(4095)), `the file is cut off: it has 4095 bytes of 4096`);
     assert.equal(faultOf(elf(100)), `the file is cut off: it has 100 bytes`);
+  },
+});
+
+Deno.test({
+  name: "libraryFileFault() looks at paths from the current folder as well",
+  ignore,
+  fn() {
+    const folder = Deno.makeTempDirSync({ dir: "." });
+    try {
+      Deno.writeFileSync(`${folder}/libcut.so`, elf(4000));
+      const path = relative(Deno.cwd(), `${Deno.realPathSync(folder)}/libcut.so`);
+      assert.match(libraryFileFault(path) ?? "", /cut off/);
+    } finally {
+      Deno.removeSync(folder, { recursive: true });
+    }
   },
 });
 

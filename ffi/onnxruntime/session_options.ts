@@ -1,10 +1,13 @@
 import { NativeHandle, type NativePointer } from "../handle.ts";
+import { libraryFileFault } from "../library_file.ts";
 import { cString, OutParameter } from "../memory.ts";
 import { notNull, type OrtEnvironment } from "./environment.ts";
-import { checkStatus } from "./error.ts";
+import { checkStatus, OrtError } from "./error.ts";
 import { appendProvider, type ProviderSettings } from "./providers.ts";
 
 const LOG_SEVERITY_FATAL = 4;
+/** `ORT_INVALID_ARGUMENT`. */
+const INVALID_ARGUMENT = 2;
 
 /** `GraphOptimizationLevel` numbers. */
 export const GRAPH_OPTIMIZATION = { OFF: 0, BASIC: 1, EXTENDED: 2, ALL: 99 } as const;
@@ -81,6 +84,8 @@ function applySettings(
     check(calls.AddSessionConfigEntry(options, cString(key), cString(value)));
   }
   for (const path of settings.operatorLibraries ?? []) {
+    const fault = libraryFileFault(path);
+    if (fault !== undefined) throw new OrtError(INVALID_ARGUMENT, `'${path}': ${fault}`);
     check(calls.RegisterCustomOpsLibrary_V2(options, cString(path)));
   }
 }

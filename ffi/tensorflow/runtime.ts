@@ -1,14 +1,16 @@
 import { openLibrary } from "../library.ts";
+import { libraryFileFault } from "../library_file.ts";
 import { cString, readCString, whileHolding } from "../memory.ts";
 import { preloadLibrary } from "../preload.ts";
 import { locateTfLibrary } from "./locate.ts";
-import { TfStatus } from "./status.ts";
+import { TfError, TfStatus } from "./status.ts";
 import { createStringDeallocator, type StringDeallocator } from "./string_deallocator.ts";
 import { SYMBOLS, type TfCalls } from "./symbols.ts";
 
 /** Says how much the library writes to stderr; 2 = errors only. */
 const LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL";
 const ERRORS_ONLY = "2";
+const INVALID_ARGUMENT = 3;
 
 /** The opened library, which stays for the life of the process. */
 export class TfRuntime {
@@ -46,6 +48,8 @@ export class TfRuntime {
 
   /** Loads a library with operators of its own; they stay for the life of the process. @throws TfError */
   async addOperators(path: string): Promise<void> {
+    const fault = libraryFileFault(path);
+    if (fault !== undefined) throw new TfError(INVALID_ARGUMENT, `'${path}': ${fault}`);
     const text = cString(path);
     using status = new TfStatus(this.calls);
     const { pointer } = status;

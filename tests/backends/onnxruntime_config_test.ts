@@ -128,6 +128,22 @@ Deno.test("onnxruntime: what is wrong with a model is told", async () => {
   });
 });
 
+Deno.test({
+  name: "onnxruntime: a library of operators that is cut off is told, and not loaded",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    using whole = await Deno.open(Deno.execPath());
+    const head = new Uint8Array(4096);
+    await whole.read(head);
+    const opening = openInstance("onnxruntime", {
+      model: addModel(["batch", 2]),
+      files: { "libcut.so": head },
+      config: { modelOperations: { opLibraryFilename: ["1/libcut.so"] } },
+    });
+    await assert.rejects(opening, { message: /1\/libcut\.so': the file is cut off/ });
+  },
+});
+
 Deno.test("onnxruntime: a library that cannot be opened is told with its path", async () => {
   await assert.rejects(
     openInstance("onnxruntime", {

@@ -352,6 +352,14 @@ const REFUSED: Readonly<Record<string, readonly [Uint8Array, OpenOptions, RegExp
     { config: { modelOperations: { opLibraryFilename: ["libmine.so"] } } },
     /loading 'libmine\.so' \(op_library_filename\) of model 'm'/,
   ],
+  "a library of operators that is none": [
+    doublingModel(),
+    {
+      files: { [GRAPH]: doublingModel(), "libmine.so": new Uint8Array(100) },
+      config: { modelOperations: { opLibraryFilename: ["1/libmine.so"] } },
+    },
+    /loading 'libmine\.so' \(op_library_filename\) of model 'm'.*it is no shared library/,
+  ],
 };
 
 for (const [what, [model, options, expected]] of Object.entries(REFUSED)) {
