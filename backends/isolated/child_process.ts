@@ -1,3 +1,4 @@
+import { dirname } from "node:path";
 import type { ModelConfig } from "../../proto/gen/model_config_pb.ts";
 import { ServerError } from "../../proto/status.ts";
 import { prepareChildSignals } from "../../ffi/posix/child_signals.ts";
@@ -55,7 +56,7 @@ export async function hostInstance(
     connection = await Deno.connect({ transport: "unix", path: socketPath });
   } finally {
     // Nothing shall be left of a server that is killed now.
-    await removeFolder(socketPath);
+    await removeSocket(socketPath);
   }
   prepareChildSignals();
   await connection.write(Uint8Array.of("A".charCodeAt(0)));
@@ -64,9 +65,15 @@ export async function hostInstance(
   return fault === undefined ? 0 : 1;
 }
 
-async function removeFolder(socketPath: string): Promise<void> {
-  const folder = socketPath.slice(0, socketPath.lastIndexOf("/"));
-  await Deno.remove(folder, { recursive: true }).catch(() => {});
+/** Only what is known to be there: whoever calls this program by hand may name any path. */
+async function removeSocket(path: string): Promise<void> {
+  try {
+    if (!(await Deno.lstat(path)).isSocket) return;
+    await Deno.remove(path);
+    await Deno.remove(dirname(path));
+  } catch {
+    // The server has removed it, or keeps something else there.
+  }
 }
 
 class ChildProcess {
