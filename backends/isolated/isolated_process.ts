@@ -10,6 +10,7 @@ import type {
   KindOffer,
   ModelSource,
 } from "../backend.ts";
+import { SYSTEM_TIMERS } from "../pause.ts";
 import type { Frame } from "../process/frame.ts";
 import { readFrames } from "../process/read_frames.ts";
 import { createFramePort, type FramePort, sendFree } from "../process/stub_link.ts";
@@ -171,13 +172,13 @@ export class IsolatedProcess {
 
   /** Ends the process when it has freed what it holds, or when `timeoutMs` is over. */
   async close(timeoutMs: number): Promise<void> {
-    const timer = setTimeout(() => this.kill(""), timeoutMs);
+    const timer = SYSTEM_TIMERS.setTimer(timeoutMs, () => this.kill(""));
     try {
       await this.#questions.ask("close");
     } catch {
       // What cannot be freed ends with the process.
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
       await this.end();
     }
   }
@@ -197,9 +198,9 @@ export class IsolatedProcess {
   async #open(): Promise<void> {
     const { backend, directory, context, settings, backendSettings } = this.#parts;
     const segment = this.#memory.offer() ?? -1;
-    const timer = setTimeout(
-      () => this.kill(`no word within ${settings.timeoutMs / 1000} s (isolation-timeout-seconds)`),
+    const timer = SYSTEM_TIMERS.setTimer(
       settings.timeoutMs,
+      () => this.kill(`no word within ${settings.timeoutMs / 1000} s (isolation-timeout-seconds)`),
     );
     try {
       const { json } = await this.#questions.ask("open", {
@@ -221,7 +222,7 @@ export class IsolatedProcess {
         usesSecondaryDevices: usesSecondaryDevices === true,
       };
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
     }
   }
 

@@ -1,4 +1,5 @@
 import { ServerError } from "../../proto/status.ts";
+import { SYSTEM_TIMERS } from "../pause.ts";
 
 /** How a process is started. */
 export interface StubCommand {
@@ -54,9 +55,10 @@ export class StubProcess {
       throw error;
     }
     const ended = watchEnd(child, listener);
-    const timer = setTimeout(
-      () => channels.reject(startError(command, `no word within ${command.connectTimeoutMs} ms`)),
-      command.connectTimeoutMs,
+    const { connectTimeoutMs } = command;
+    const timer = SYSTEM_TIMERS.setTimer(
+      connectTimeoutMs,
+      () => channels.reject(startError(command, `no word within ${connectTimeoutMs} ms`)),
     );
     void ended.then((how) => channels.reject(startError(command, how)));
     try {
@@ -67,7 +69,7 @@ export class StubProcess {
       for (const connection of opened.values()) connection.close();
       throw error;
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
     }
   }
 
