@@ -38,6 +38,9 @@ const THIS_PROCESS: ThreadWatch = {
 };
 
 function threadNames(): string[] | undefined {
+  // A question at the terminal would hold up the end.
+  const { state } = Deno.permissions.querySync({ name: "read", path: THREADS });
+  if (state !== "granted") return undefined;
   try {
     return [...Deno.readDirSync(THREADS)].map(({ name }) => {
       try {
