@@ -51,6 +51,8 @@ export class TorchModel implements BackendModel {
     }
     const opening = this.#open(place);
     this.#shared.set(place, opening);
+    // The next instance may have more luck.
+    opening.catch(() => this.#shared.delete(place));
     return opening;
   }
 

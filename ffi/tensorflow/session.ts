@@ -61,21 +61,26 @@ export class TfSession extends NativeHandle implements AsyncDisposable {
     }
   }
 
-  /** Runs a graph that {@linkcode TfGraph.read} made; it belongs to the session then. @throws TfError */
+  /** Runs a graph that {@linkcode TfGraph.read} made; it belongs to the session. @throws TfError; the graph is freed then */
   static async overGraph(
     runtime: TfRuntime,
     graph: TfGraph,
     config: Uint8Array<ArrayBuffer>,
   ): Promise<TfSession> {
     const { calls } = runtime;
-    using status = new TfStatus(calls);
-    using options = new SessionOptions(calls, config);
-    const pointer = await whileHolding(
-      [graph, status, options],
-      () => calls.TF_NewSession(graph.pointer, options.pointer, status.pointer),
-    );
-    status.check();
-    return new TfSession(runtime, graph, notNull(pointer));
+    try {
+      using status = new TfStatus(calls);
+      using options = new SessionOptions(calls, config);
+      const pointer = await whileHolding(
+        [graph, status, options],
+        () => calls.TF_NewSession(graph.pointer, options.pointer, status.pointer),
+      );
+      status.check();
+      return new TfSession(runtime, graph, notNull(pointer));
+    } catch (error) {
+      graph[Symbol.dispose]();
+      throw error;
+    }
   }
 
   /**
