@@ -200,8 +200,9 @@ export class Model implements AsyncDisposable {
       };
       const compute = options?.compute;
       const isCall = compute !== undefined || options?.isCall === true;
-      const calls = { signal, onDone, onResponse, compute, isCall, trace };
-      this.#enqueue(request, checked, { ...calls, targets: options?.targets });
+      const targets = options?.targets;
+      const calls = { signal, onDone, onResponse, compute, isCall, trace, targets };
+      this.#enqueue(request, checked, calls);
     });
   }
 
