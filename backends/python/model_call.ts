@@ -1,5 +1,6 @@
 import type { InferRequest } from "../../proto/infer.ts";
 import { ServerError } from "../../proto/status.ts";
+import { CallCancellation } from "../call_cancellation.ts";
 import type { CallMessage, ModelHost, ModelTrace } from "../backend.ts";
 import { readCorrelationId, readFlags, readTimeout } from "./request_wire.ts";
 import { codeNumber } from "./result_wire.ts";
@@ -34,7 +35,7 @@ export class ModelCall {
   readonly #parts: ModelCallParts;
   readonly #id: number;
   readonly #isStream: boolean;
-  readonly #controller = new AbortController();
+  readonly #cancellation = new CallCancellation();
   #isAnswered = false;
   #outstandingCount = 0;
   #room: PromiseWithResolvers<void> | undefined;
@@ -54,7 +55,7 @@ export class ModelCall {
 
   /** Nobody wants the answer any more. */
   cancel(): void {
-    this.#controller.abort();
+    this.#cancellation.cancel();
   }
 
   /** The process has taken so many items. */
@@ -78,7 +79,7 @@ export class ModelCall {
     try {
       await host.infer(request, (message) => this.#receive(message, request.modelName), {
         decoupled: this.#isStream,
-        signal: this.#controller.signal,
+        signal: this.#cancellation,
         trace: traceOf(traced),
       });
     } catch (reason) {
