@@ -22,7 +22,8 @@ export interface KeptProcessParts<Kept extends Started<KeptSession>> {
   readonly name: string;
   /** Starts another one; ends it and rejects when `signal` tells that nobody wants it any more. */
   readonly start: (signal: AbortSignal) => Promise<Kept>;
-  readonly restartPace: RestartPace;
+  /** Decides on restarts; undefined = a process that died stays dead. */
+  readonly restartPace: RestartPace | undefined;
   readonly timers: Timers;
   readonly now: () => number;
   readonly warn: (message: string) => void;
@@ -53,7 +54,7 @@ export class KeptProcess<Kept extends Started<KeptSession>> {
     return this.#current;
   }
 
-  /** It has died too often. */
+  /** It has died too often, or once where none is started again. */
   get hasGivenUp(): boolean {
     return this.#hasGivenUp;
   }
@@ -90,9 +91,10 @@ export class KeptProcess<Kept extends Started<KeptSession>> {
 
   #scheduleRestart(): void {
     const { restartPace, timers, now, warn, name } = this.#parts;
-    const delayMs = restartPace.fail(now());
+    const delayMs = restartPace?.fail(now());
+    this.#hasGivenUp = delayMs === undefined;
+    if (restartPace === undefined) return this.#endRestart();
     if (delayMs === undefined) {
-      this.#hasGivenUp = true;
       warn(
         `the process of '${name}' is not started again: it has died too often. Load the model ` +
           `again when the cause is mended`,
