@@ -2,6 +2,7 @@ import { dirname, join } from "node:path";
 import { configError } from "../proto/model_config.ts";
 import { ServerError } from "../proto/status.ts";
 import type { ModelSource } from "./backend.ts";
+import { statPath } from "./stat_path.ts";
 
 /** A backend that runs on OpenVINO, and where its models have their file. */
 export interface FilePlace {
@@ -53,7 +54,7 @@ export async function findModelPath(
   const names = filename === defaultFilename ? [filename, ...otherFilenames] : [filename];
   for (const name of names) {
     const path = join(source.versionDirectory, name);
-    const stat = await statOf(path);
+    const stat = await statPath(path);
     if (stat === undefined) continue;
     if (stat.isDirectory) return await checkFolder(path, source);
     if (!stat.isFile) throw notRegular(path);
@@ -65,8 +66,8 @@ export async function findModelPath(
 
 /** A folder is a SavedModel, or holds one file under a name of its own. */
 async function checkFolder(path: string, source: ModelSource): Promise<string> {
-  const hasGraph = await statOf(join(path, "saved_model.pb")) !== undefined ||
-    await statOf(join(path, "saved_model.pbtxt")) !== undefined;
+  const hasGraph = await statPath(join(path, "saved_model.pb")) !== undefined ||
+    await statPath(join(path, "saved_model.pbtxt")) !== undefined;
   if (hasGraph) {
     await checkFiles(path);
     return path;
@@ -88,7 +89,7 @@ async function checkFiles(folder: string): Promise<void> {
 }
 
 async function checkLink(path: string): Promise<void> {
-  const stat = await statOf(path);
+  const stat = await statPath(path);
   if (stat === undefined || stat.isFile || stat.isDirectory) return;
   throw notRegular(path);
 }
@@ -100,7 +101,7 @@ function notRegular(path: string): ServerError {
 /** The runtime reads an IR without its weights and only fails later, with other words. */
 async function checkWeights(path: string, source: ModelSource): Promise<void> {
   const weights = path.replace(/\.xml$/, ".bin");
-  const stat = await statOf(weights);
+  const stat = await statPath(weights);
   if (stat !== undefined && !stat.isFile) throw notRegular(weights);
   if (stat !== undefined) return;
   // A graph without constants needs none.
@@ -136,15 +137,4 @@ async function missing(
       ? `backend '${place.backend}' reads ${place.formats}`
       : `there is '${other}': set default_model_filename: "${other}"`,
   }]);
-}
-
-async function statOf(path: string): Promise<Deno.FileInfo | undefined> {
-  try {
-    return await Deno.stat(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
-      return undefined;
-    }
-    throw ServerError.from(error, "UNAVAILABLE");
-  }
 }

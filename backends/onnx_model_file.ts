@@ -3,6 +3,7 @@ import { configError } from "../proto/model_config.ts";
 import { typoOf } from "../proto/model_config_hint.ts";
 import { ServerError } from "../proto/status.ts";
 import type { ModelSource } from "./backend.ts";
+import { statPath } from "./stat_path.ts";
 
 const DEFAULT_FILENAME = "model.onnx";
 
@@ -72,7 +73,7 @@ async function otherFile(directory: string): Promise<string | undefined> {
  * file that may not be read, of which it only tells a number.
  */
 async function fileKind(path: string): Promise<"file" | "directory" | "none"> {
-  const stat = await statOf(path);
+  const stat = await statPath(path);
   if (stat === undefined) return "none";
   if (stat.isDirectory) return "directory";
   const refuse = (why: string) =>
@@ -84,17 +85,6 @@ async function fileKind(path: string): Promise<"file" | "directory" | "none"> {
     if (error instanceof Deno.errors.PermissionDenied) throw refuse("Permission denied");
   }
   return "file";
-}
-
-async function statOf(path: string): Promise<Deno.FileInfo | undefined> {
-  try {
-    return await Deno.stat(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
-      return undefined;
-    }
-    throw ServerError.from(error, "UNAVAILABLE");
-  }
 }
 
 /** What a person can see about a file that the runtime cannot read; "" = nothing. */

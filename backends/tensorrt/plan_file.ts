@@ -2,6 +2,7 @@ import { basename, dirname, join } from "node:path";
 import { configError } from "../../proto/model_config.ts";
 import { ServerError } from "../../proto/status.ts";
 import type { ModelSource } from "../backend.ts";
+import { statPath } from "../stat_path.ts";
 
 const DEFAULT_FILENAME = "model.plan";
 /** What plans of every version begin with. */
@@ -22,7 +23,7 @@ export async function findPlanFile(source: ModelSource, capability: string): Pro
     );
   }
   const path = join(source.versionDirectory, filename);
-  const stat = await statOf(path);
+  const stat = await statPath(path);
   if (stat?.isFile) return path;
   if (stat !== undefined) {
     throw new ServerError("UNAVAILABLE", `unable to load '${path}': it is no regular file`);
@@ -38,17 +39,6 @@ export async function findPlanFile(source: ModelSource, capability: string): Pro
         `"${other}"`,
     },
   }]);
-}
-
-async function statOf(path: string): Promise<Deno.FileInfo | undefined> {
-  try {
-    return await Deno.stat(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
-      return undefined;
-    }
-    throw ServerError.from(error, "UNAVAILABLE");
-  }
 }
 
 /** The one plan under another name, if there is but one. */
