@@ -11,7 +11,7 @@ import type {
   ModelSource,
 } from "../backend.ts";
 import { SYSTEM_TIMERS } from "../pause.ts";
-import type { Frame } from "../process/frame.ts";
+import type { Frame, FramePayload } from "../process/frame.ts";
 import { readFrames } from "../process/read_frames.ts";
 import { createFramePort, type FramePort, sendFree } from "../process/stub_link.ts";
 import { writeLog } from "../process/stub_log.ts";
@@ -125,7 +125,7 @@ export class IsolatedProcess {
   async kinds(source: ModelSource | undefined): Promise<readonly KindOffer[]> {
     const about = source === undefined ? {} : { source: wireSource(source) };
     const payload = source === undefined ? undefined : wireConfig(source.config);
-    return this.#checked(readOffers, (await this.#questions.ask("kinds", about, payload)).json.v);
+    return this.#checked(readOffers, (await this.#askToLoad("kinds", about, payload)).json.v);
   }
 
   /** The configuration, completed. @throws ServerError */
@@ -142,7 +142,7 @@ export class IsolatedProcess {
   /** @throws ServerError */
   async createInstance(placement: InstancePlacement): Promise<{ readonly hasIsReady: boolean }> {
     this.#what = `instance '${placement.name}'`;
-    const { json } = await this.#questions.ask("createInstance", { placement });
+    const { json } = await this.#askToLoad("createInstance", { placement });
     return { hasIsReady: (json.v as Json | null)?.isReady === true };
   }
 
@@ -271,11 +271,21 @@ export class IsolatedProcess {
   async #askOf(method: string, source: ModelSource): Promise<Frame> {
     this.#source = source;
     this.#what = `model '${source.name}'`;
-    return await this.#questions.ask(
-      method,
-      { source: wireSource(source) },
-      wireConfig(source.config),
-    );
+    return await this.#askToLoad(method, { source: wireSource(source) }, wireConfig(source.config));
+  }
+
+  /** Asks for a part of a load: native code that never comes back is ended with its process. */
+  async #askToLoad(method: string, about: Json, payload?: FramePayload): Promise<Frame> {
+    const { loadTimeoutMs } = this.#parts.settings;
+    const asked = this.#questions.ask(method, about, payload);
+    if (loadTimeoutMs === 0) return await asked;
+    const reason = `no end of '${method}' within ${loadTimeoutMs / 1000} s (load-timeout-seconds)`;
+    const timer = SYSTEM_TIMERS.setTimer(loadTimeoutMs, () => this.kill(reason));
+    try {
+      return await asked;
+    } finally {
+      timer.cancel();
+    }
   }
 
   /** What a process says that it cannot mean is told as its fault. */

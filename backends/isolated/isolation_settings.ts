@@ -13,6 +13,8 @@ export interface IsolationSettings {
   readonly memory: MemoryLimits;
   /** Bound of the time until a process is connected, and of its end. */
   readonly timeoutMs: number;
+  /** Each part of a load may take so long; 0 = any time. */
+  readonly loadTimeoutMs: number;
   /** `execute` may take so long; 0 = any time. */
   readonly executeTimeoutMs: number;
 }
@@ -28,6 +30,7 @@ export function readIsolationSettings(settings: BackendSettings): IsolationSetti
   return {
     memory: { initialByteSize: MEBIBYTE, growthByteSize: GROWTH_BYTE_SIZE, maxByteSize },
     timeoutMs: timeout * 1000,
+    loadTimeoutMs: readNumber(settings, "load-timeout-seconds", 0) * 1000,
     executeTimeoutMs: readNumber(settings, "execute-timeout-seconds", 0) * 1000,
   };
 }

@@ -14,7 +14,7 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from nereid_testing.decoupled import inflight
-from nereid_testing.isolated import PROCESS, build_crashing_library, isolated_processes
+from nereid_testing.isolated import PROCESS, build_crashing_library, build_hanging_library, isolated_processes
 from nereid_testing.observe import statistics, wait_until
 from nereid_testing.onnx_models import add_sub, identity
 from nereid_testing.protocols import PROTOCOLS, status_of
@@ -229,6 +229,19 @@ def test_a_process_that_hangs_is_ended_with_its_model(tmp_path, start):
     assert time.monotonic() - begun < 8
     assert isolated_processes(server) == []
     client.close()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_a_library_that_hangs_as_it_is_opened_fails_the_load(tmp_path, start):
+    repository = repository_in(tmp_path)
+    library = build_hanging_library(tmp_path)
+    settings = (f"library={library}", "load-timeout-seconds=2")
+    flags = [f"--backend-config=onnxruntime,{each}" for each in settings]
+    server = start(repository.root, "--model-control-mode=explicit", *flags)
+    answer = post_json(server, "/v2/repository/models/apart/load", {})
+    assert answer.status == 400
+    assert re.search("has ended: no end of '[A-Za-z]+' within 2 s .load-timeout-seconds", answer.error())
+    assert isolated_processes(server) == []
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
