@@ -1,8 +1,9 @@
 import type { NativePointer } from "../handle.ts";
 import { openLibrary } from "../library.ts";
+import { libraryFileFault } from "../library_file.ts";
 import { cString, OutParameter, pointerAt, readCString, whileHolding } from "../memory.ts";
 import { findElementCodes, type OvElementType } from "./element_type.ts";
-import { checkStatus, OvError } from "./error.ts";
+import { checkStatus, GENERAL_ERROR, OvError } from "./error.ts";
 import { openRowTools, type RowTools } from "./infer_call.ts";
 import { locateOvLibrary } from "./locate.ts";
 import { type OvCalls, SYMBOLS } from "./symbols.ts";
@@ -79,6 +80,8 @@ export class OvRuntime {
 
   /** Loads a library with operators of its own. @throws OvError */
   async addExtension(path: string): Promise<void> {
+    const fault = libraryFileFault(path);
+    if (fault !== undefined) throw new OvError(GENERAL_ERROR, `'${path}': ${fault}`);
     const text = cString(path);
     const { calls, core } = this;
     checkStatus(

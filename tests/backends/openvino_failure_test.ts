@@ -85,3 +85,14 @@ test("a run whose client goes away is stopped, and its instance goes on", async 
   // A whole run takes many seconds.
   assert.ok(stoppedMs < 10_000, `it ended after ${stoppedMs} ms`);
 });
+
+test("a library of operators that is none is told, and not loaded", async () => {
+  const opening = open({
+    model: THREE_VALUES,
+    files: { "libmine.so": new Uint8Array(100) },
+    config: {
+      parameters: { CPU_EXTENSION_PATH: { stringValue: "1/libmine.so" } },
+    },
+  });
+  await assert.rejects(opening, /1\/libmine\.so': it is no shared library/);
+});
