@@ -98,6 +98,7 @@ export class BoundRequest {
     const use = {
       inputs: this.#sources,
       outputs: this.#places,
+      view: viewOf,
       copy: (part: RegionPart, byteSize: number) => this.#copy(part, byteSize),
     };
     this.#targets = findTargets(use, this.#memory);
@@ -122,8 +123,7 @@ export class BoundRequest {
     if (place !== undefined && this.#memory?.cudaDeviceIds.has(place.deviceId)) {
       return createDeviceTensor(input, place, copy);
     }
-    const view = access(region, () => region.memory.view(offset, byteSize));
-    return { name, datatype, shape, data: view ?? copy() };
+    return { name, datatype, shape, data: viewOf(part) ?? copy() };
   }
 
   #copy({ region, reference: { offset } }: RegionPart, byteSize: number): Uint8Array {
@@ -304,6 +304,10 @@ export class BoundRequest {
 }
 
 /** Names the region in what its memory throws. */
+function viewOf({ region, reference: { offset, byteSize } }: RegionPart): Uint8Array | undefined {
+  return access(region, () => region.memory.view(offset, byteSize));
+}
+
 function access<Value>({ description }: RegisteredRegion, use: () => Value): Value {
   try {
     return use();

@@ -14,6 +14,8 @@ export interface RegionUse {
   readonly inputs: readonly RegionPart[];
   /** By the names of the outputs. */
   readonly outputs: ReadonlyMap<string, RegionPart>;
+  /** Shows a part in memory of this machine; undefined = it is elsewhere. @throws ServerError naming the region */
+  readonly view: (part: RegionPart) => Uint8Array | undefined;
   /** Copies the first bytes of a part to this machine. */
   readonly copy: (part: RegionPart, byteSize: number) => Uint8Array;
 }
@@ -46,7 +48,7 @@ function openTarget(
     if (!memory.cudaDeviceIds.has(place.deviceId)) return undefined;
     return { byteSize, place, read: (size) => use.copy(part, size) };
   }
-  const bytes = memory.host ? region.memory.view(offset, byteSize) : undefined;
+  const bytes = memory.host ? use.view(part) : undefined;
   return bytes === undefined ? undefined : { byteSize, bytes };
 }
 

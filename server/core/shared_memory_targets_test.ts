@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { ExecuteRequest } from "../../backends/backend.ts";
 import { type OutputTarget, placedOutput } from "../../backends/output_target.ts";
 import type { InferRequest, InferResponse } from "../../proto/infer.ts";
+import { ServerError } from "../../proto/status.ts";
 import { findClientMemory } from "./client_memory.ts";
 import { createFakeConfig, EngineFixture, type FakeModel, inferRequest } from "./engine_fixture.ts";
 import { FakeClock } from "./fake_clock.ts";
@@ -112,6 +113,14 @@ Deno.test("infer() checks the size of an input that stays on its GPU", async () 
       "Expected 4, got 8",
   });
   assert.equal(memory.copyCount, 0);
+});
+
+Deno.test("infer() names the region of an output that cannot be used any more", async () => {
+  const { memory, infer } = await setUp({ memoryUse: ON_HOST }, () => FOUR);
+  memory.accessFailure = new ServerError("INVALID_ARG", "it was made smaller");
+  await assert.rejects(infer(undefined, { region: "r", offset: 8 }), {
+    message: "Unable to use shared memory region: 'r': it was made smaller",
+  });
 });
 
 Deno.test("infer() lets the model write an output into its region, in memory or on the GPU", async () => {
