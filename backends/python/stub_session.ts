@@ -4,6 +4,7 @@ import { executeError } from "./execute_error.ts";
 import { HostCalls, type HostCallsParts } from "./host_calls.ts";
 import { HostMetrics } from "./host_metrics.ts";
 import { IsReadyQuery, type Readiness } from "./is_ready_query.ts";
+import { SYSTEM_TIMERS } from "../pause.ts";
 import { readFrames } from "../process/read_frames.ts";
 import { clipText } from "../process/wire_values.ts";
 import { RunningBatches } from "./running_batches.ts";
@@ -150,15 +151,15 @@ export class StubSession {
 
   /** Runs `finalize` and waits for the end; kills the process that takes longer. */
   async finalize(timeoutMs: number): Promise<void> {
-    const timer = setTimeout(
-      () => this.kill(`finalize() did not return within ${timeoutMs} ms`),
+    const timer = SYSTEM_TIMERS.setTimer(
       timeoutMs,
+      () => this.kill(`finalize() did not return within ${timeoutMs} ms`),
     );
     try {
       this.#main.send(FRAME.finalize, 0);
       await this.ended;
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
     }
   }
 
@@ -202,9 +203,10 @@ export class StubSession {
     const { model, limits, command } = this.#parts;
     const segment = this.#memory.offer();
     const answer = this.#await(FRAME.helloResult);
-    const timer = setTimeout(
-      () => this.kill(`no word within ${command.connectTimeoutMs} ms`),
-      command.connectTimeoutMs,
+    const { connectTimeoutMs } = command;
+    const timer = SYSTEM_TIMERS.setTimer(
+      connectTimeoutMs,
+      () => this.kill(`no word within ${connectTimeoutMs} ms`),
     );
     try {
       this.#main.send(FRAME.hello, 0, {
@@ -219,7 +221,7 @@ export class StubSession {
       if (error !== undefined) throw new ServerError("INTERNAL", clipText(String(error)));
       this.#memory.agree({ pid: Number(pid), isShared: memory === true });
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
     }
   }
 

@@ -1,3 +1,5 @@
+import { SYSTEM_TIMERS } from "../pause.ts";
+
 /** The value of `waiting`, if it comes in time; the error of `onLate` otherwise. 0 = no limit. */
 export async function within<Value>(
   waiting: Promise<Value>,
@@ -6,11 +8,11 @@ export async function within<Value>(
 ): Promise<Value> {
   if (limitMs === 0) return await waiting;
   const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(onLate()), limitMs);
+  const timer = SYSTEM_TIMERS.setTimer(limitMs, () => late.reject(onLate()));
   try {
     return await Promise.race([waiting, late.promise]);
   } finally {
-    clearTimeout(timer);
+    timer.cancel();
     // A failure that comes later is nobody's any more.
     waiting.catch(() => {});
   }
