@@ -57,7 +57,7 @@ export function checkInstanceGroups(config: ModelConfig, machine?: GpuMachine): 
       issues.push({ path: `${path}.profile`, message });
     }
   }
-  const count = config.instanceGroup.reduce((total, group) => total + group.count, 0);
+  const count = config.instanceGroup.reduce((total, group) => total + instanceCount(group), 0);
   if (count > INSTANCES_MAX) {
     const message =
       `model ${model} asks for ${count} instances, at most ${INSTANCES_MAX} are allowed`;
@@ -68,6 +68,11 @@ export function checkInstanceGroups(config: ModelConfig, machine?: GpuMachine): 
     issues.push({ path: "instance_group", message });
   }
   return issues;
+}
+
+/** A group has so many instances on each of its GPUs. */
+function instanceCount({ count, gpus }: ModelInstanceGroup): number {
+  return count * Math.max(1, gpus.length);
 }
 
 /** The faults of a group of KIND_GPU that cannot have what it asks for. */

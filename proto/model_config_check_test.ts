@@ -317,6 +317,12 @@ Deno.test("checkInstanceGroups() refuses GPUs, profiles, passive and endless gro
   ]);
   equal(faultsOf("instance_group { passive: true }").length, 1);
   equal(faultsOf("instance_group { count: 2000000000 }").length, 1);
+  // So many on each GPU.
+  const gpus = `gpus: [ ${Array(600).fill(0)} ]`;
+  equal(faultsOf(`instance_group { kind: KIND_GPU count: 1 ${gpus} }`).length, 0);
+  deepEqual(faultsOf(`instance_group { kind: KIND_GPU count: 2 ${gpus} }`), [
+    "instance_group | model m asks for 1200 instances, at most 1024 are allowed",
+  ]);
 });
 
 Deno.test("checkInstanceGroups() tells what a group of KIND_GPU cannot have, and mends it without any GPU", () => {
