@@ -1,6 +1,9 @@
 import type { CancelSignal } from "../proto/infer.ts";
 
-/** The signal of a call that a model makes, with its trigger: an `AbortController` costs more than much of the call. */
+/**
+ * The signal of a call that a model makes, or of a request in a process of its own, with its trigger: an
+ * `AbortController` costs more than much of the call.
+ */
 export class CallCancellation implements CancelSignal {
   #isCancelled = false;
   readonly #listeners: (() => void)[] = [];

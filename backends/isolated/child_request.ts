@@ -1,5 +1,5 @@
-import type { CancelSignal } from "../../proto/infer.ts";
 import type { ExecuteRequest, ExecuteResponse, ModelTrace } from "../backend.ts";
+import { CallCancellation } from "../call_cancellation.ts";
 import type { FramePort } from "../process/stub_link.ts";
 import type { StubMemory } from "../process/stub_memory.ts";
 import { FRAME, wireError } from "./isolated_wire.ts";
@@ -24,7 +24,7 @@ export class ChildRequest {
   readonly request: ExecuteRequest;
   readonly #read: ReadRequest;
   readonly #parts: ChildRequestParts;
-  readonly #signal = new ChildSignal();
+  readonly #signal = new CallCancellation();
   #outstandingCount = 0;
   #room: PromiseWithResolvers<void> | undefined;
   #isOver = false;
@@ -44,7 +44,7 @@ export class ChildRequest {
 
   /** CANCELLED. */
   cancel(): void {
-    this.#signal.abort();
+    this.#signal.cancel();
     this.#openRoom();
   }
 
@@ -111,27 +111,5 @@ export class ChildRequest {
         port.send(FRAME.mark, this.number, { a: activity, u: ageUs });
       },
     };
-  }
-}
-
-/** As an `AbortSignal`, at the cost of an object: every request has one, and few are cancelled. */
-class ChildSignal implements CancelSignal {
-  aborted = false;
-  #listeners: Set<() => void> | undefined;
-
-  addEventListener(_type: "abort", listener: () => void): void {
-    (this.#listeners ??= new Set()).add(listener);
-  }
-
-  removeEventListener(_type: "abort", listener: () => void): void {
-    this.#listeners?.delete(listener);
-  }
-
-  abort(): void {
-    if (this.aborted) return;
-    this.aborted = true;
-    const listeners = this.#listeners;
-    this.#listeners = undefined;
-    for (const listener of listeners ?? []) listener();
   }
 }

@@ -5,19 +5,12 @@ import type {
   InstancePlacement,
   ModelInstance,
 } from "../backend.ts";
-import {
-  KeptProcess,
-  type KeptProcessParts,
-  type KeptSession,
-  type Started,
-} from "../process/kept_process.ts";
+import { type ExecutingSession, KeptExecutions } from "../process/kept_executions.ts";
+import { KeptProcess, type KeptProcessParts, type Started } from "../process/kept_process.ts";
 import type { Readiness } from "./isolated_process.ts";
 
 /** The part of a process that an instance uses. */
-export interface InstanceSession extends KeptSession {
-  takesAhead(request: ExecuteRequest): boolean;
-  /** Undefined when the process ended before the batch began. */
-  execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport | undefined>;
+export interface InstanceSession extends ExecutingSession {
   isReady(): Promise<Readiness>;
   close(timeoutMs: number): Promise<void>;
 }
@@ -43,6 +36,7 @@ export class IsolatedInstance implements ModelInstance {
   readonly placement: InstancePlacement;
   readonly #parts: IsolatedInstanceParts;
   readonly #kept: KeptProcess<StartedInstance>;
+  readonly #executions: KeptExecutions;
   #readiness: Promise<Readiness> | undefined;
   #isDisposed = false;
 
@@ -53,7 +47,9 @@ export class IsolatedInstance implements ModelInstance {
   ) {
     this.#parts = parts;
     this.placement = placement;
-    this.#kept = new KeptProcess(parts, first);
+    const kept = this.#kept = new KeptProcess(parts, first);
+    const deathError = () => new ServerError("UNAVAILABLE", this.#deathText());
+    this.#executions = new KeptExecutions({ ...parts, kept, deathError });
   }
 
   get hasGivenUp(): boolean {
@@ -61,17 +57,11 @@ export class IsolatedInstance implements ModelInstance {
   }
 
   execute(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
-    const { session } = this.#kept.current;
-    if (session.isOver) return this.#executeAfterRestart(requests);
-    const running = session.execute(requests);
-    const { executeTimeoutMs } = this.#parts;
-    const report = executeTimeoutMs === 0 ? running : this.#bounded(session, running);
-    // One that waited behind another one that ended the process runs on the next one.
-    return report.then((report) => report ?? this.#executeAfterRestart(requests));
+    return this.#executions.execute(requests);
   }
 
   takesAhead(request: ExecuteRequest): boolean {
-    return this.#parts.executeTimeoutMs === 0 && this.#kept.current.session.takesAhead(request);
+    return this.#executions.takesAhead(request);
   }
 
   async isReady(): Promise<Readiness> {
@@ -96,30 +86,6 @@ export class IsolatedInstance implements ModelInstance {
     } finally {
       timer.cancel();
     }
-  }
-
-  async #bounded(
-    session: InstanceSession,
-    report: Promise<ExecuteReport | undefined>,
-  ): Promise<ExecuteReport | undefined> {
-    const { executeTimeoutMs, timers } = this.#parts;
-    const seconds = executeTimeoutMs / 1000;
-    const timer = timers.setTimer(executeTimeoutMs, () =>
-      session.kill(
-        `execute() did not return within ${seconds} s (execute-timeout-seconds)`,
-      ));
-    try {
-      return await report;
-    } finally {
-      timer.cancel();
-    }
-  }
-
-  async #executeAfterRestart(requests: readonly ExecuteRequest[]): Promise<ExecuteReport> {
-    if (await this.#kept.whenUp()) return await this.execute(requests);
-    const error = new ServerError("UNAVAILABLE", this.#deathText());
-    const now = this.#parts.now();
-    return { outcomes: requests.map(() => ({ error })), inputEndMs: now, outputStartMs: now };
   }
 
   #deathText(): string {
