@@ -321,7 +321,7 @@ Deno.test("checkInstanceGroups() refuses GPUs, profiles, passive and endless gro
   const gpus = `gpus: [ ${Array(600).fill(0)} ]`;
   equal(faultsOf(`instance_group { kind: KIND_GPU count: 1 ${gpus} }`).length, 0);
   deepEqual(faultsOf(`instance_group { kind: KIND_GPU count: 2 ${gpus} }`), [
-    "instance_group | model m asks for 1200 instances, at most 1024 are allowed",
+    "model m asks for 1200 instances, at most 1024 are allowed",
   ]);
 });
 
