@@ -55,7 +55,7 @@ export const RUNNERS: readonly Runner[] = [
       "tests/http",
       "tests/agents",
     ],
-    limitMinutes: 12,
+    limitMinutes: 20,
     python: true,
   },
   {
