@@ -17,6 +17,8 @@ export interface Frame {
 export const HEAD_BYTE_SIZE = 16;
 /** Most bytes after the head of a frame. */
 export const FRAME_BYTE_SIZE_MAX = 256 * 1024 * 1024;
+/** Of these, JSON: deep nonsense of 50 MiB takes seconds and gigabytes to parse. */
+const JSON_BYTE_SIZE_MAX = 16 * 1024 * 1024;
 
 const BUFFER_BYTE_SIZE = 64 * 1024;
 const NO_BYTES = new Uint8Array();
@@ -54,6 +56,11 @@ export function encodeFrame(
   const jsonByteSize = json === ""
     ? 0
     : textEncoder.encodeInto(json, into.subarray(HEAD_BYTE_SIZE)).written;
+  if (jsonByteSize > JSON_BYTE_SIZE_MAX) {
+    throw new RangeError(
+      `Cannot send a frame with JSON of ${jsonByteSize} bytes: at most ${JSON_BYTE_SIZE_MAX} are allowed`,
+    );
+  }
   let end = HEAD_BYTE_SIZE + jsonByteSize;
   for (const part of payload?.parts ?? []) {
     into.set(part, end);
@@ -122,6 +129,12 @@ export class FrameReader {
     const length = readUint32(this.#buffer, this.#start);
     if (length > FRAME_BYTE_SIZE_MAX) {
       throw new RangeError(`Frame of ${length} bytes, at most ${FRAME_BYTE_SIZE_MAX} expected`);
+    }
+    const jsonByteSize = readUint32(this.#buffer, this.#start + 12);
+    if (jsonByteSize > JSON_BYTE_SIZE_MAX) {
+      throw new RangeError(
+        `Frame with JSON of ${jsonByteSize} bytes, at most ${JSON_BYTE_SIZE_MAX} expected`,
+      );
     }
     return HEAD_BYTE_SIZE + length;
   }

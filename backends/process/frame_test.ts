@@ -84,6 +84,7 @@ Deno.test("payloads are not touched by what is read later", () => {
 
 const BROKEN: readonly [string, Uint8Array][] = [
   ["a length beyond the limit", head(FRAME_BYTE_SIZE_MAX + 1, 0)],
+  ["JSON beyond the limit", head(FRAME_BYTE_SIZE_MAX, 16 * 1024 * 1024 + 1)],
   ["JSON that ends behind the frame", concat(head(4, 5), new Uint8Array(4))],
   ["text that is no JSON", concat(head(3, 3), new TextEncoder().encode("NaN"))],
   ["JSON that is no object", concat(head(2, 2), new TextEncoder().encode("[]"))],

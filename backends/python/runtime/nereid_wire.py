@@ -34,6 +34,8 @@ LOG_LEVEL = 24
 
 #: Bytes after the head that one frame may have.
 MAX_FRAME_BYTES = 256 << 20
+# of the JSON in it
+MAX_JSON_BYTES = 16 << 20
 #: Tensors up to this size travel in the frame.
 MAX_INLINE_BYTES = 16 << 10
 #: Responses of one request, and items of one stream, that may be on their way.
@@ -154,6 +156,11 @@ def write_frame(
     Raises FrameTooLarge before anything was written, and OSError when the other side is gone.
     """
     text = _encode(fields).encode("ascii") if fields else b""
+    if len(text) > MAX_JSON_BYTES:
+        raise FrameTooLarge(
+            f"names, texts and parameters of a message have {len(text)} bytes, more than the {MAX_JSON_BYTES} bytes that "
+            "they may have"
+        )
     length = len(text) + size
     if length > MAX_FRAME_BYTES:
         raise FrameTooLarge(
