@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Collection, Dict, List, Optional
 
 import nereid_wire as wire
-from nereid_errors import TritonError, TritonModelException, error_code
+from nereid_errors import TritonError, TritonModelException, clip, error_code
 from nereid_link import ForkedProcessError
 from nereid_memory import OutgoingMessage, OutOfMemory
 from nereid_parameters import check_tensors, parameters_text
@@ -81,7 +81,7 @@ def place_response(
     """The result for a frame: the outputs that were asked for, or the error. Raises OutOfMemory."""
     error = response._error
     if error is not None:
-        return {"e": [int(error._code), error._message]}
+        return {"e": [int(error._code), clip(error._message)]}
     result: wire.Fields = {
         "o": [place_tensor(tensor, message) for tensor in response._tensors if tensor._name in names]
     }
@@ -193,7 +193,7 @@ def _write(state: RequestState, response: Optional[InferenceResponse], is_final:
     except Exception as error:
         if message is not None:
             message.undo()
-        fields["r"] = {"e": [1, str(error)]}
+        fields["r"] = {"e": [1, clip(str(error))]}
         link.send(wire.SEND, state.number, fields)
         if isinstance(error, (OutOfMemory, wire.FrameTooLarge)):
             raise TritonModelException(str(error)) from None
