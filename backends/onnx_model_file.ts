@@ -13,7 +13,7 @@ const LFS_POINTER = "version https://git-lfs";
  * Path of the model's file. A folder of that name holds the file inside, under the same name or as `model.onnx`.
  * @throws ServerError UNAVAILABLE when there is no such file, INVALID_ARG when the name leaves the version folder.
  */
-export async function findModelFile(source: ModelSource): Promise<string> {
+export async function findModelFile(source: ModelSource, backend?: string): Promise<string> {
   const filename = source.config.defaultModelFilename || DEFAULT_FILENAME;
   if (filename.split(/[\\/]/).includes("..")) {
     throw new ServerError(
@@ -29,13 +29,18 @@ export async function findModelFile(source: ModelSource): Promise<string> {
       const innerPath = join(path, inner);
       if (await fileKind(innerPath) === "file") return innerPath;
     }
-    throw await missing(join(path, basename(filename)), source);
+    throw await missing(join(path, basename(filename)), source, backend);
   }
-  throw await missing(path, source);
+  throw await missing(path, source, backend);
 }
 
-async function missing(path: string, source: ModelSource): Promise<ServerError> {
-  const other = await otherFile(dirname(path));
+async function missing(
+  path: string,
+  source: ModelSource,
+  backend: string | undefined,
+): Promise<ServerError> {
+  // A model of ONNX is of no use to others.
+  const other = backend === undefined ? await otherFile(dirname(path)) : undefined;
   const hint = other === undefined ? {} : {
     hint: `there is '${other}': name it '${basename(path)}', or set default_model_filename: ` +
       `"${other}"`,
@@ -46,7 +51,8 @@ async function missing(path: string, source: ModelSource): Promise<ServerError> 
   const fields = [{ path: "default_model_filename", value: JSON.stringify(other) }];
   return configError([{
     path: "",
-    message: `unable to find '${path}' for model instance '${source.name}'`,
+    message: `unable to find '${path}' for model instance '${source.name}'` +
+      (backend === undefined ? "" : ` of backend '${backend}'`),
     code: "UNAVAILABLE",
     place: source.versionDirectory.split("/").slice(-2).join("/"),
     ...hint,

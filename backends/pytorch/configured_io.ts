@@ -96,7 +96,8 @@ export function checkTensors(config: ModelConfig, what: "TorchScript file" | "pa
       path: kind,
       message: `model configuration must contain at least one ${kind}, none were specified.`,
       code: "INTERNAL",
-      hint: `model '${config.name}' must list its ${kind}s: a ${what} tells neither their types ` +
+      hint:
+        `model '${config.name}' must list its ${kind}s for backend 'pytorch': a ${what} tells neither their types ` +
         `nor their shapes`,
     });
   }

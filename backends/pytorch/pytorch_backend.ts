@@ -63,7 +63,10 @@ export class PyTorchBackend implements Backend {
     const format = formatOf(config);
     checkTensors(config, format === "package" ? "package" : "TorchScript file");
     const settings = readTorchSettings(source);
-    const path = await findModelFile({ ...source, config: withFileName(config, format) });
+    const path = await findModelFile(
+      { ...source, config: withFileName(config, format) },
+      "pytorch",
+    );
     const runtime = await this.#openRuntime();
     this.#applySettings(name, settings, runtime);
     const instanceCount = config.instanceGroup.reduce((sum, { count }) => sum + count, 0);
