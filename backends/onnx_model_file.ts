@@ -11,6 +11,7 @@ const LFS_POINTER = "version https://git-lfs";
 
 /**
  * Path of the model's file. A folder of that name holds the file inside, under the same name or as `model.onnx`.
+ * `backend` opens it when it is no ONNX model; for the error.
  * @throws ServerError UNAVAILABLE when there is no such file, INVALID_ARG when the name leaves the version folder.
  */
 export async function findModelFile(source: ModelSource, backend?: string): Promise<string> {
