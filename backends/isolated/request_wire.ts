@@ -2,33 +2,16 @@ import type { ParameterValue } from "../../proto/infer.ts";
 import type { Tensor } from "../../proto/tensor.ts";
 import type { ExecuteRequest } from "../backend.ts";
 import type { WireTensor } from "../process/frame.ts";
+import { END, type RequestHead, requestHead, START } from "../process/request_head.ts";
 import { type PeerSlot, readTensors, type TensorPlace } from "../process/tensor_wire.ts";
-import {
-  formatParameters,
-  readParameters,
-  readWireNumber,
-  type WireNumber,
-  wireNumber,
-} from "../process/wire_values.ts";
+import { readParameters, readWireNumber, wireNumber } from "../process/wire_values.ts";
 
-const START = 1;
-const END = 2;
 const NO_PARAMETERS: Readonly<Record<string, ParameterValue>> = Object.freeze({});
 
 /** The JSON of a request (wire.md); what has its default is left out. */
-export interface WireRequest {
-  i: number;
-  n: WireTensor[];
-  o: readonly string[];
+export interface WireRequest extends RequestHead {
   b?: number;
-  id?: string;
-  c?: WireNumber;
-  g?: number;
   q?: number;
-  t?: number;
-  p?: string;
-  x?: string;
-  y?: true;
 }
 
 /** A request for the process; its tensors are in place. */
@@ -37,23 +20,11 @@ export function wireRequest(
   number: number,
   tensors: WireTensor[],
 ): WireRequest {
-  const wire: WireRequest = { i: number, n: tensors, o: request.outputs };
-  const { batchSize, id, correlationId, priority, timeoutUs, trace } = request;
+  const wire: WireRequest = requestHead(request, number, tensors);
+  const { batchSize, correlationId, priority } = request;
   if (batchSize !== 1) wire.b = batchSize;
-  if (id !== "") wire.id = id;
   if (correlationId !== 0n) wire.c = wireNumber(correlationId);
-  const flags = (request.sequenceStart ? START : 0) | (request.sequenceEnd ? END : 0);
-  if (flags !== 0) wire.g = flags;
   if (priority !== 0) wire.q = priority;
-  if (timeoutUs !== 0) wire.t = timeoutUs;
-  for (const _key in request.parameters) {
-    wire.p = formatParameters(request.parameters);
-    break;
-  }
-  if (trace !== undefined) {
-    wire.y = true;
-    if (trace.context !== undefined) wire.x = trace.context;
-  }
   return wire;
 }
 

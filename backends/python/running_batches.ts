@@ -2,7 +2,8 @@ import { ServerError } from "../../proto/status.ts";
 import type { ExecuteOutcome, ExecuteReport, ExecuteRequest, ExecuteResponse } from "../backend.ts";
 import { LiveRequest, type LiveRequestOwner, releaseResponse } from "../process/live_request.ts";
 import { NumberedTable } from "../process/numbered_table.ts";
-import { type WireRequest, wireRequest } from "./request_wire.ts";
+import type { RequestHead } from "../process/request_head.ts";
+import { wireRequest } from "./request_wire.ts";
 import { clipText } from "../process/wire_values.ts";
 import { readResult } from "./result_wire.ts";
 import type { FramePort } from "../process/stub_link.ts";
@@ -95,7 +96,7 @@ export class RunningBatches {
     const writer = this.#parts.memory.writer();
     const lives: (LiveRequest | undefined)[] = [];
     const refusals: (ExecuteOutcome | undefined)[] = [];
-    const wires: WireRequest[] = [];
+    const wires: RequestHead[] = [];
     for (const request of requests) {
       try {
         const tensors = writer.writeAll(request.inputs);
@@ -118,7 +119,7 @@ export class RunningBatches {
     });
   }
 
-  #send(batch: Batch, wires: readonly WireRequest[], writer: TensorWriter): void {
+  #send(batch: Batch, wires: readonly RequestHead[], writer: TensorWriter): void {
     const number = this.#batches.nextNumber();
     this.#batches.set(number, batch);
     try {

@@ -5,7 +5,7 @@ import { executeRequest } from "../execute_request_fixture.ts";
 import { streamedRequest } from "../send_fixture.ts";
 import { fakePort, frame } from "../process/frame_port_fixture.ts";
 import { RunningBatches } from "./running_batches.ts";
-import type { WireRequest } from "./request_wire.ts";
+import type { RequestHead } from "../process/request_head.ts";
 import { StubMemory } from "../process/stub_memory.ts";
 import { FRAME } from "./stub_wire.ts";
 
@@ -25,7 +25,7 @@ function open() {
   const clock = { nowMs: 0 };
   const memory = new StubMemory(LIMITS);
   const batches = new RunningBatches({ main, aside, memory, now: () => clock.nowMs += 0.01 });
-  const wires = () => main.sent.at(-1)!.body.r as WireRequest[];
+  const wires = () => main.sent.at(-1)!.body.r as RequestHead[];
   const execute = (requests: readonly ExecuteRequest[]) =>
     batches.execute(requests) as Promise<ExecuteReport>;
   return { batches, main, aside, memory, wires, execute, clock };
